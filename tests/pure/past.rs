@@ -69,6 +69,8 @@ async fn history_of_a_cgroup_is_what_its_row_showed() {
         ("cgroup.memory.shortage",   "/shortage/avg10",             0.0),
         ("cgroup.io.some",           "/pressure/io/some/avg10",     0.0),
         ("cgroup.memory.current",    "/files/memory/current",       0.001),
+        ("cgroup.io.read",           "/io/read",                    0.001),
+        ("cgroup.io.written",        "/io/written",                 0.001),
     ];
     for (name, figure, within) in table {
         let values = told["series"][name]["values"].as_array().unwrap();

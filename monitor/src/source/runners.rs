@@ -262,8 +262,10 @@ impl Sweep {
         }
         let begin = if self.next < all.len() { self.next } else { 0 };
         let end = all.len().min(begin + LOOKED_AT);
-        self.next = end;
-        self.is_whole |= end == all.len();
+        let is_last = end == all.len();
+        // Processes that have come since are the youngest: it begins with them again.
+        self.next = if is_last { 0 } else { end };
+        self.is_whole |= is_last;
         let mut part = all[begin..end].to_vec();
         part.extend(self.best.iter().filter(|pid| !all[begin..end].contains(pid)));
         part

@@ -95,13 +95,13 @@ function Movers({ view }: { view: Snapshot }) {
   );
 }
 
-/** The busiest processes, where who makes others wait is not measured. */
+/** The busiest processes, where which cgroup makes others wait is not measured. */
 function Busiest({ view }: { view: Snapshot }) {
   const all = ofMachine(view, "cpu");
   if (all.length === 0) return <p>CPU: not measured, see Health.</p>;
   return (
     <>
-      <p class="why">Who makes others wait is not measured: see Health. CPU: the busiest processes, by usage, not by harm.</p>
+      <p class="why">Which cgroup makes others wait is not measured{!view.whole.cpu && ": see Health"}. CPU: the busiest processes, by usage, not by harm.</p>
       <Processes of={all} figure={({ used }) => [`${(used / 1e3).toFixed(2)} CPUs`, used]} />
     </>
   );
@@ -136,7 +136,7 @@ export function Because({ view, past }: { view: Snapshot; past: Past[] }) {
       )}
       {!loss && waits("memory") && <Holders view={view} />}
       {waits("io") && <Movers view={view} />}
-      {!view.whole.cpu && harm.length === 0 ? (
+      {harm.length === 0 && (!view.whole.cpu || ofMachine(view, "cpu").length > 0) ? (
         <Busiest view={view} />
       ) : (
         <>

@@ -37,6 +37,15 @@ const PLANS: { title: string; about: string; series: Drawn[]; isOptional?: boole
     series: [{ name: "cgroup.cpu.throttled", label: "throttled", colour: "own" }],
     isOptional: true,
   },
+  {
+    title: "Read and written",
+    about: "Bytes in a second, from and to devices: the most of each step.",
+    series: [
+      { name: "cgroup.io.read", label: "read", colour: "others" },
+      { name: "cgroup.io.written", label: "written", colour: "third" },
+    ],
+    isOptional: true,
+  },
 ];
 
 const occurs = (history: History | null, { name }: Drawn) => history?.series[name]?.values.some((value) => value) ?? false;

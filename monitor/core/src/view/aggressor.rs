@@ -24,10 +24,10 @@ pub(super) struct Aggressor<'a> {
 }
 
 /// The aggressor that the headline names while CPUs are short or, where it can name none, that of the
-/// pair which cost most; `None` if others hardly waited for it. Where waits are not measured, the
-/// machine while tasks wait for CPUs by raw PSI.
+/// pair which cost most; `None` if others hardly waited for it. Where waits are not measured, or all
+/// tasks are in the root cgroup, the machine while tasks wait for CPUs by raw PSI.
 pub(super) fn suspect(snapshot: &Snapshot) -> Option<Suspect> {
-    if !snapshot.covers.waits {
+    if !snapshot.covers.waits || snapshot.scopes.is_empty() {
         let raw = snapshot.whole.pressure.cpu.and_then(|pressure| pressure.some);
         let is_short = raw.is_some_and(|line| line.avg10 >= SUSPECTED);
         return is_short.then_some(Suspect::Machine);
@@ -154,21 +154,24 @@ mod tests {
     fn suspect_without_waits_is_the_machine() {
         #[rustfmt::skip]
         let table = [
-            // raw PSI CPU some avg10, waits are measured, the machine is suspected
-            (Some(4_99),  false, false),
-            (Some(5_00),  false, true),
-            (Some(86_00), true,  false),
-            (None,        false, false),
+            // raw PSI CPU some avg10, waits are measured, cgroups, the machine is suspected
+            (Some(4_99),  false, 1, false),
+            (Some(5_00),  false, 1, true),
+            (Some(86_00), true,  1, false),
+            (Some(86_00), true,  0, true), // all tasks are in the root
+            (Some(4_99),  true,  0, false),
+            (None,        false, 1, false),
         ];
-        for (raw, waits, want) in table {
+        for (raw, waits, n_cgroups, want) in table {
             let line = |avg10| Line { avg10: Percent(avg10), ..Line::default() };
             let cpu = raw.map(|raw| Pressure { some: Some(line(raw)), full: None });
             let pressure = Pressures { cpu, ..Pressures::default() };
             let whole = Scope { pressure, ..Scope::default() };
             let covers = Coverage { waits, ..Coverage::default() };
-            let snapshot = Snapshot { whole, covers, ..Snapshot::default() };
+            let scopes = (0..n_cgroups).map(|id| (CgroupId(id), Scope::default())).collect();
+            let snapshot = Snapshot { whole, covers, scopes, ..Snapshot::default() };
             let want = want.then_some(Suspect::Machine);
-            assert_eq!(suspect(&snapshot), want, "{raw:?} {waits}");
+            assert_eq!(suspect(&snapshot), want, "{raw:?} {waits} {n_cgroups}");
         }
     }
 }

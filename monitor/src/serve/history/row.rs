@@ -127,6 +127,8 @@ fn of_scope(snapshot: &Snapshot, scope: &Scope, figure: Figure) -> Option<Code> 
         }
         Figure::Charged => Some(Code::round(scope.files.as_ref()?.memory.current?.0)),
         Figure::WorkingSet => Some(Code::round(working_set(scope.files.as_ref()?)?.0)),
+        Figure::Read => Some(Code::round(scope.io?.read.0)),
+        Figure::Written => Some(Code::round(scope.io?.written.0)),
         // Of the node and of all pods alone.
         Figure::Available | Figure::Threshold | Figure::Lasts => None,
     }
@@ -134,6 +136,9 @@ fn of_scope(snapshot: &Snapshot, scope: &Scope, figure: Figure) -> Option<Code> 
 
 #[cfg(test)]
 mod tests {
+    use isobar_core::model::snapshot::IoRate;
+    use isobar_core::model::units::Bytes;
+
     use super::*;
 
     #[test]
@@ -150,6 +155,20 @@ mod tests {
         ];
         for (histogram, part, want) in table {
             assert_eq!(percentile(histogram, part), want.map(Nanos), "{histogram:?} {part}");
+        }
+    }
+
+    #[test]
+    fn of_cgroup_knows_what_it_reads_and_writes() {
+        let (read, written) = (Bytes(1_000), Bytes(5));
+        let io = Some(IoRate { read, written, ..IoRate::default() });
+        for (io, want) in [(io, [Some(1_000), Some(5)]), (None, [None, None])] {
+            let row = of_cgroup(&Snapshot::default(), &Scope { io, ..Scope::default() });
+            let of = |name: &str| {
+                let at = OF_CGROUP.iter().position(|series| series.name == name).unwrap();
+                Code::read(row[at]).map(Code::rounded)
+            };
+            assert_eq!(["cgroup.io.read", "cgroup.io.written"].map(of), want);
         }
     }
 }

@@ -30,6 +30,10 @@ pub(super) enum Figure {
     Charged,
     /// As the kubelet computes it.
     WorkingSet,
+    /// Bytes read from devices in a second.
+    Read,
+    /// Bytes written to devices in a second.
+    Written,
     Available,
     /// The highest threshold of what is available.
     Threshold,
@@ -88,7 +92,7 @@ pub(super) static ALL: LazyLock<Vec<Series>> = LazyLock::new(|| {
 /// Those of one cgroup, which are read from a recording.
 pub(super) static OF_CGROUP: LazyLock<Vec<Series>> = LazyLock::new(|| {
     let own = [Figure::Used, Figure::Throttled, Figure::Charged, Figure::WorkingSet];
-    let all = own.into_iter().chain(measured());
+    let all = own.into_iter().chain([Figure::Read, Figure::Written]).chain(measured());
     all.map(|figure| Series::of(Source::Cgroup(figure))).collect()
 });
 
@@ -116,6 +120,7 @@ impl Series {
                 Figure::Wait(_) | Figure::Throttled => (Unit::Nanoseconds, Keeps::Max),
                 Figure::Used => (Unit::MilliCpu, Keeps::Mean),
                 Figure::Charged | Figure::WorkingSet => (Unit::Bytes, Keeps::Max),
+                Figure::Read | Figure::Written => (Unit::Bytes, Keeps::MeanAndPeak),
                 Figure::Available => (Unit::Bytes, Keeps::Min),
                 Figure::Threshold => (Unit::Bytes, Keeps::Max),
                 Figure::Lasts => (Unit::Nanoseconds, Keeps::Min),
@@ -172,6 +177,8 @@ fn name(source: Source) -> String {
         Figure::Throttled => format!("{scope}.cpu.throttled"),
         Figure::Charged => format!("{scope}.memory.current"),
         Figure::WorkingSet => format!("{scope}.memory.workingSet"),
+        Figure::Read => format!("{scope}.io.read"),
+        Figure::Written => format!("{scope}.io.written"),
         Figure::Available => format!("{scope}.memory.available"),
         Figure::Threshold => format!("{scope}.memory.threshold"),
         Figure::Lasts => format!("{scope}.memory.lasts"),

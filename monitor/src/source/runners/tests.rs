@@ -167,6 +167,26 @@ fn runners_of_the_machine() {
 }
 
 #[test]
+fn runners_that_began_after_all_were_looked_at() {
+    let host = Host::new("");
+    let mut runners = Runners::new(Resource::Cpu, host.0.path(), host.0.path());
+    runners.ticks_per_second = 100;
+    let mut looks = Vec::new();
+    // Each time there are two processes more, and the youngest is the busiest.
+    for round in 1..=3_u32 {
+        for (second, ticks) in [(0, 0), (1, 90)] {
+            (1..2 * round).for_each(|pid| host.ran(pid, 22, u64::from(round)));
+            host.ran(2 * round, 22, ticks);
+            runners.suspect(Some(Suspect::Machine));
+            let boot = Nanos((20 * u64::from(round) + second) * Nanos::SECOND.0);
+            let found = runners.read(Moment { boot, ..Moment::default() });
+            looks.extend(found.first().filter(|_| second == 1).map(|one| one.pid));
+        }
+    }
+    assert_eq!(looks, [2, 4, 6]);
+}
+
+#[test]
 fn runners_for_memory_are_those_that_grow_or_else_the_largest() {
     const MIB: u64 = 256; // pages
     let root = || Some(Suspect::Machine);

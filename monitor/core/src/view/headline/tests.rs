@@ -3,7 +3,7 @@ use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::condition::{self, Condition, ConditionName, ScopeName, Status};
 use crate::model::decision::{Hold, Loss, Order, Ranking, Taker};
 use crate::model::pod::Place;
-use crate::model::sample::{Moment, Runner};
+use crate::model::sample::{Moment, Resident, Runner};
 use crate::model::snapshot::{CpuWait, Waited};
 use crate::model::stall::OomKill;
 use crate::model::units::MilliCpu;
@@ -264,17 +264,59 @@ fn headline_blames_nobody_for_memory_that_comes_back() {
         };
         let mut decision = Decision::default();
         decision.relief.held = held;
-        decision.ranking = Some(Ranking {
-            signal: "memory.available".into(),
-            order: Order::Cause,
-            candidates: Vec::new(),
-            n_candidates: 0,
-            spared: Vec::new(),
-            n_spared: 0,
-            outsiders: Vec::new(),
-            loss: Some(loss),
-        });
+        decision.ranking = Some(ranking(loss));
         let got = headline(&Snapshot::default(), &[], &decision, &[]);
         assert!(got.starts_with("Short of memory") && got.ends_with(want), "{got}");
+    }
+}
+
+#[test]
+fn headline_names_the_process_that_took_memory() {
+    let memory = Some(Resident { held: Bytes(1_229 << 20), growth: Bytes(60 << 20) });
+    let (pid, name) = (4_711, String::from("python"));
+    let runner = Runner { pid, name, memory, ..Runner::default() };
+    let of = |id| Runner { cgroup: Some(CgroupId(id)), ..runner.clone() };
+    let of_machine = Runner { is_of_machine: true, ..runner.clone() };
+    let process = " Most of all python, pid 4711: 1.2Gi, growing by 60Mi/s.";
+    #[rustfmt::skip]
+    let table = [
+        // who took it, the process that is known, what is said at the end
+        (Some("/s.slice/a.service"), of(2),      process),
+        (Some("/s.slice/a.service"), of(3),      "lost in 10s."), // of another cgroup
+        (Some("/s.slice/a.service"), of_machine.clone(), "lost in 10s."),
+        (Some("/gone.service"),      of(2),      "lost in 10s."),
+        (None,                       of_machine, process),
+    ];
+    for (path, runner, want) in table {
+        let snapshot = Snapshot { runners: vec![runner], ..node(0, &[]) };
+        let taken = Bytes(90 << 20);
+        let taker = |path: &str| Taker {
+            name: "a".into(),
+            path: CgroupPath(path.into()),
+            taken,
+            ..Taker::default()
+        };
+        let loss = Loss {
+            lost: Bytes(100 << 20),
+            over: Nanos(10 * Nanos::SECOND.0),
+            takers: path.map(taker).into_iter().collect(),
+            unattributed: Bytes(0),
+        };
+        let decision = Decision { ranking: Some(ranking(loss)), ..Decision::default() };
+        let got = headline(&snapshot, &[], &decision, &[]);
+        assert!(got.starts_with("Short of memory") && got.ends_with(want), "{path:?}: {got}");
+    }
+}
+
+fn ranking(loss: Loss) -> Ranking {
+    Ranking {
+        signal: "memory.available".into(),
+        order: Order::Cause,
+        candidates: Vec::new(),
+        n_candidates: 0,
+        spared: Vec::new(),
+        n_spared: 0,
+        outsiders: Vec::new(),
+        loss: Some(loss),
     }
 }
