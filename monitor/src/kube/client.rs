@@ -18,6 +18,11 @@ use crate::config::kubernetes::{Access, Connection, Kubelet};
 
 /// A request that takes longer has failed; watches have timeouts of their own.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// How long after a watch has failed the API server is asked whether it is back, at first and at most: for
+/// longer than that no watch that fails is silent, with the watcher's pause and the client's patience.
+pub(super) const PROBED: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(120));
+/// Until then it is taken for one that answers: an eviction that it does not answer costs its deadline.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 /// How long until a configuration that cannot be used is read again: a service account's files may
 /// be mounted later than the agent starts.
 const AGAIN: Duration = Duration::from_secs(15);
@@ -122,6 +127,41 @@ pub(super) async fn answered_by<T>(
             let words = format!("{server} has not answered within {} s", PATIENCE.as_secs());
             Err(Failure { words, ..Failure::default() })
         }
+    }
+}
+
+/// Whether the API server answers. Asked twice: the first question may go over a connection that was cut
+/// with a watch.
+pub(super) async fn answers(client: &Client) -> bool {
+    for _ in 0..2 {
+        match timeout(ANSWERS_WITHIN, client.apiserver_version()).await {
+            Ok(Ok(_)) => return true,
+            Ok(Err(_)) => {}
+            Err(_) => return false,
+        }
+    }
+    false
+}
+
+/// What has become of a watch that fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// It was cut. It goes on where it was once the server answers, and says nothing before something
+    /// changes.
+    Cut,
+    /// The server refuses it, or lets it hang, and will again.
+    Lasting,
+}
+
+impl Trouble {
+    pub(super) fn of(why: &watcher::Error) -> Self {
+        let is_refused = Failure::from(why).code.is_some();
+        if is_refused || Excess::among(why).is_some() { Self::Lasting } else { Self::Cut }
+    }
+
+    /// Whether it is over if nothing was heard for so long and the server answers.
+    pub(super) fn ends_within(self, wait: Duration) -> bool {
+        self == Self::Cut || wait == PROBED.1
     }
 }
 

@@ -11,11 +11,13 @@ use kube::runtime::watcher::{Config, Event, watcher};
 use kube::{Api, Client};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
+use tokio::time::sleep;
 
 use tokio_stream::StreamExt as _;
 
 use super::board::{Board, Report};
-use super::client::Failure;
+use super::client::{Failure, PROBED, Trouble, answers};
+use super::jitter::about;
 use isobar_core::model::quantity::ResourceList;
 
 pub(super) type Node = Object<Spec, Status>;
@@ -49,9 +51,25 @@ pub(super) async fn watch(
     board: &Board,
 ) {
     let config = Config::default().fields(&format!("metadata.name={name}"));
-    let mut events = pin!(watcher(api(client), config).default_backoff());
+    let mut events = pin!(watcher(api(client.clone()), config).default_backoff());
+    let works = || board.report(NAME, Report::Works(format!("watches node {name}")));
     let mut is_listed = false;
-    while let Some(event) = events.next().await {
+    let mut trouble: Option<Trouble> = None;
+    let mut wait = PROBED.0;
+    loop {
+        let event = tokio::select! {
+            event = events.next() => event,
+            () = sleep(about(wait)), if is_listed && trouble.is_some() => {
+                let ends = trouble.is_some_and(|trouble| trouble.ends_within(wait));
+                wait = PROBED.1.min(wait * 2);
+                if ends && answers(&client).await {
+                    (trouble, wait) = (None, PROBED.0);
+                    works();
+                }
+                continue;
+            }
+        };
+        let Some(event) = event else { return };
         match event {
             Ok(Event::Init) => is_listed = false,
             Ok(Event::InitApply(node) | Event::Apply(node)) => {
@@ -61,7 +79,8 @@ pub(super) async fn watch(
                 is_listed = true;
                 board.set_node_uid(node.metadata.uid.clone());
                 board.set_allocatable(allocatable(&node));
-                board.report(NAME, Report::Works(format!("watches node {name}")));
+                (trouble, wait) = (None, PROBED.0);
+                works();
                 to.send_replace(Some(node));
             }
             Ok(Event::InitDone) if is_listed => {}
@@ -70,6 +89,7 @@ pub(super) async fn watch(
                 board.report(NAME, absent(name));
             }
             Err(why) => {
+                trouble = Some(Trouble::of(&why));
                 let why = Failure::from(&why);
                 board.report(NAME, why.report("allow it to get, list and watch nodes"));
             }

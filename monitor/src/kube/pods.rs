@@ -5,18 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use kube::api::{ApiResource, DynamicObject, TypeMeta};
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Config, Event, watcher};
 use kube::{Api, Client};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use tokio_stream::{Stream, StreamExt as _};
 
 use super::board::{Board, Namer, Report};
-use super::client::Failure;
+use super::client::{Failure, PROBED, Trouble, answers};
 use super::jitter::about;
 use crate::config::pods::read;
 use isobar_core::model::workload::Pod;
@@ -29,11 +28,6 @@ const PAGE: u32 = 20;
 /// Pods of one node that are known at most, and pods that are left out by name: a kubelet runs some
 /// hundred, and a server that goes on telling of more would take all memory.
 const MOST: usize = 5_000;
-/// How long after a failure the API server is asked whether it is back, at first and at most: for longer
-/// than that no watch that fails is silent, with the watcher's pause and the client's patience.
-const PROBED: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(120));
-/// Until then it is taken for one that answers: an eviction that it does not answer costs its deadline.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 
 /// Watches until the agent leaves. `is_answering` tells whether the API server answers.
 pub(super) async fn watch(client: Client, node: &str, is_answering: &AtomicBool, board: &Board) {
@@ -54,15 +48,14 @@ where
     E: Stream<Item = Result<Event<DynamicObject>, watcher::Error>> + Unpin,
 {
     let mut listing = Some(Seen::default());
-    let mut failing: Option<Failure> = None;
+    let mut trouble: Option<Trouble> = None;
     let mut wait = PROBED.0;
     loop {
         let next = tokio::select! {
             next = events.next() => next,
-            () = sleep(about(wait)), if failing.is_some() => {
-                // A server that answers and refuses goes on refusing, and says so again.
-                let is_over = |why: &mut Failure| why.code.is_none() || wait == PROBED.1;
-                let is_over = server.probe().await && failing.take_if(is_over).is_some();
+            () = sleep(about(wait)), if trouble.is_some() => {
+                let ends = |trouble: &mut Trouble| trouble.ends_within(wait);
+                let is_over = server.probe().await && trouble.take_if(ends).is_some();
                 wait = if is_over { PROBED.0 } else { PROBED.1.min(wait * 2) };
                 if is_over && listing.is_none() {
                     server.tell(seen);
@@ -73,15 +66,14 @@ where
         let is_complete = match next {
             None => return,
             Some(Err(why)) => {
-                let why = Failure::from(&why);
-                failing = Some(why.clone());
-                server.fails(why, &listing).await;
+                trouble = Some(Trouble::of(&why));
+                server.fails(Failure::from(&why), &listing).await;
                 continue;
             }
             Some(Ok(event)) => take(event, node, seen, &mut listing),
         };
         if is_complete {
-            (failing, wait) = (None, PROBED.0);
+            (trouble, wait) = (None, PROBED.0);
             server.is_answering.store(true, Ordering::Relaxed);
             server.tell(seen);
         }
@@ -114,21 +106,9 @@ impl Server<'_> {
     /// A watch that was cut says nothing of the server: a load balancer resets idle connections, and
     /// without evictions the next step would be one after which the kubelet starts the leak again.
     async fn probe(&self) -> bool {
-        let is_answering = self.answers().await;
+        let is_answering = answers(&self.client).await;
         self.is_answering.store(is_answering, Ordering::Relaxed);
         is_answering
-    }
-
-    /// Asked twice: the first question may go over a connection that was cut with the watch.
-    async fn answers(&self) -> bool {
-        for _ in 0..2 {
-            match timeout(ANSWERS_WITHIN, self.client.apiserver_version()).await {
-                Ok(Ok(_)) => return true,
-                Ok(Err(_)) => {}
-                Err(_) => return false,
-            }
-        }
-        false
     }
 }
 

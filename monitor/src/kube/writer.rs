@@ -271,7 +271,10 @@ impl<'a> Writer<'a> {
                     conflicts += 1;
                     self.live = Some(answered(self.api.get(self.name)).await?);
                 }
-                Err(why) => return Err(why),
+                Err(why) => {
+                    self.is_unsure = is_open(&why);
+                    return Err(why);
+                }
             }
         }
     }
@@ -279,8 +282,9 @@ impl<'a> Writer<'a> {
     async fn patch_status(&mut self, patch: &Value) -> Result<(), Failure> {
         let patch = Patch::Strategic(patch);
         self.is_unsure = true;
-        self.live = Some(answered(self.api.patch_status(self.name, &params(), &patch)).await?);
-        self.is_unsure = false;
+        let patched = answered(self.api.patch_status(self.name, &params(), &patch)).await;
+        self.is_unsure = patched.as_ref().is_err_and(is_open);
+        self.live = Some(patched?);
         Ok(())
     }
 
@@ -289,6 +293,7 @@ impl<'a> Writer<'a> {
     async fn last_word(&mut self, wanted: &Wanted) {
         let Some(publish) = wanted.publish.filter(|_| self.live.is_some()) else { return };
         if self.is_unsure
+            && self.old.taints == Left::Ours
             && let Ok(node) = answered(self.api.get(self.name)).await
         {
             self.live = Some(node);
@@ -332,6 +337,11 @@ impl<'a> Writer<'a> {
             AtExit::Remove => Some(conditions::removal(own.iter().map(|one| &*one.kind))),
         }
     }
+}
+
+/// Whether a write that failed so may have been done.
+fn is_open(why: &Failure) -> bool {
+    why.code.is_none_or(|code| code >= 500)
 }
 
 fn params() -> PatchParams {

@@ -81,6 +81,17 @@ fn kube_faults_server_that_hangs_is_told_and_overcome() {
     bed.publish_until(Status::True, |node| is(node, "True", "PressureContended"));
 }
 
+/// Nothing changes that the watch could tell.
+#[test]
+fn kube_faults_watch_of_the_node_that_was_cut_goes_on() {
+    let bed = Bed::new();
+    let told = || bed.capability("node object").unwrap_or_default();
+    eventually("the node is watched", || told() == "watches node n1");
+    bed.stub.cut_connections();
+    eventually("that it was cut is told", || told().contains("reset"));
+    within(Duration::from_secs(15), "it goes on", || told() == "watches node n1");
+}
+
 #[test]
 fn kube_faults_node_that_is_not_there_is_told() {
     let bed = Bed::with(|stub| {
