@@ -1,10 +1,11 @@
 //! Puts the kernel side into the agent: the object that `ISOBAR_EBPF_OBJECT` names, or an empty
-//! one, with which the agent says "kernel probes not built". Packs the texts that the server serves.
+//! one, with which the agent says "kernel probes not built". Packs it, and the texts that the server
+//! serves.
 //! Names the commit that the agent is built from, and the object by its hash.
 
 use std::ffi::OsStr;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
@@ -64,9 +65,9 @@ fn commit() -> Option<String> {
 
 fn embed() {
     println!("cargo::rerun-if-env-changed=ISOBAR_EBPF_OBJECT");
-    let out = out("probes.o".as_ref());
+    const PACKED: &str = "probes.o";
     let Some(object) = env::var_os("ISOBAR_EBPF_OBJECT") else {
-        fs::write(&out, b"").expect("OUT_DIR is writable");
+        write(PACKED.as_ref(), b"");
         // Only where a binary is made to be used, as by `cargo install`: cargo repeats warnings in
         // each run, and checks and tests need no kernel side.
         if is_optimised() {
@@ -77,23 +78,27 @@ fn embed() {
         return;
     };
     println!("cargo::rerun-if-changed={}", object.display());
-    let copied = fs::copy(&object, &out).and_then(|_| fs::read(&out));
-    let bytes =
-        copied.unwrap_or_else(|error| panic!("ISOBAR_EBPF_OBJECT={}: {error}", object.display()));
+    let bytes = fs::read(&object)
+        .unwrap_or_else(|error| panic!("ISOBAR_EBPF_OBJECT={}: {error}", object.display()));
+    write(PACKED.as_ref(), &packed(&bytes));
     let sum: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
     println!("cargo::rustc-env=ISOBAR_EBPF_SHA256={sum}");
+    println!("cargo::rustc-env=ISOBAR_EBPF_BYTES={}", bytes.len());
 }
 
 fn pack(text: &Path) {
     println!("cargo::rerun-if-changed={}", text.display());
     let plain = fs::read(text).unwrap_or_else(|error| panic!("{}: {error}", text.display()));
-    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
-    let written = packed.write_all(&plain).and_then(|()| packed.finish());
-    let name = text.file_name().expect("it is a file");
-    fs::write(out(name), written.expect("writing to memory cannot fail"))
-        .expect("OUT_DIR is writable");
+    write(text.file_name().expect("it is a file"), &packed(&plain));
 }
 
-fn out(name: &OsStr) -> PathBuf {
-    PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join(name)
+fn packed(plain: &[u8]) -> Vec<u8> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    let packed = packed.write_all(plain).and_then(|()| packed.finish());
+    packed.expect("writing to memory cannot fail")
+}
+
+fn write(name: &OsStr, bytes: &[u8]) {
+    let out = env::var_os("OUT_DIR").expect("cargo sets it");
+    fs::write(Path::new(&out).join(name), bytes).expect("OUT_DIR is writable");
 }

@@ -2,11 +2,13 @@
 //! `fold` interprets the readings.
 
 mod errors;
+mod object;
 
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::fs;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::{fs, io};
 
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, PerCpuValues, RingBuf};
 use aya::programs::{Program, ProgramError};
@@ -18,28 +20,12 @@ use isobar_ebpf::{Cpu, Event, Group, Memory, OnCpu, Pair, Pattern, SLICES, Slice
 
 pub use self::errors::MapReadError;
 pub(super) use self::errors::{AttachFailure, LoadError};
+pub(super) use self::object::is_built;
+pub use self::object::{OBJECT_LICENSE, object};
 use super::batch::{self, Plain, Then};
 use super::fold::{Groups, only_losses};
 use super::layout::Layout;
 use super::programs::{CALLERS, Hook, Plan, pattern};
-
-/// The object that the build embedded; empty if the build had no eBPF toolchain.
-static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/probes.o"));
-
-/// The licence of the programs in it, as its crate states it.
-pub const OBJECT_LICENSE: &str = "GPL-2.0-only OR MIT";
-
-/// Whether the build embedded an object.
-#[must_use]
-pub(super) fn is_built() -> bool {
-    !OBJECT.is_empty()
-}
-
-/// Bytes of the embedded object, and their SHA-256; `None` if the build embedded none.
-#[must_use]
-pub fn object() -> Option<(usize, &'static str)> {
-    Some((OBJECT.len(), option_env!("ISOBAR_EBPF_SHA256")?))
-}
 
 /// Sizes of the hash maps that grow with the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,7 +104,8 @@ impl Loader {
         for (global, value) in &layout.globals {
             loader.override_global(global, value, true);
         }
-        let mut ebpf = loader.load(OBJECT).map_err(|source| LoadError::Load(Box::new(source)))?;
+        let mut ebpf =
+            loader.load(&object::unpacked()).map_err(|source| LoadError::Load(Box::new(source)))?;
         let maps =
             ebpf.maps().filter_map(|(_, map)| data(map)?.fd().as_fd().try_clone_to_owned().ok());
         let maps = maps.collect();
