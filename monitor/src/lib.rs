@@ -2,6 +2,7 @@
 
 pub mod act;
 pub mod agent;
+mod causes;
 pub mod clock;
 pub mod config;
 pub mod heap;

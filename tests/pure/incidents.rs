@@ -1,6 +1,7 @@
 //! Incidents of nodes that do not exist: where they begin and end, what is taken out of the
 //! recording, and that no name leads out of the directory.
 
+mod io;
 mod long;
 
 use std::fs;

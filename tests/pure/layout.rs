@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 /// Which modules of its own crate a module may name. `main` and `cli` stand above and may name all.
 /// That core knows no clock, file, socket or thread is held by the compiler: see its Cargo.toml.
-const IMPORTS: [(&str, &str, &[&str]); 15] = [
+const IMPORTS: [(&str, &str, &[&str]); 16] = [
     ("monitor/core/src", "model", &["model"]),
     ("monitor/core/src", "policy", &["policy", "model"]),
     ("monitor/core/src", "recording", &["recording", "policy", "model"]),
     ("monitor/core/src", "view", &["view", "policy", "model"]),
+    ("monitor/src", "causes", &["causes"]),
     ("monitor/src", "clock", &["clock"]),
     ("monitor/src", "heap", &["heap"]),
     ("monitor/src", "source", &["source", "clock", "heap"]),
@@ -20,11 +21,14 @@ const IMPORTS: [(&str, &str, &[&str]); 15] = [
     ("monitor/src", "record", &["record", "state"]),
     ("monitor/src", "serve", &["serve", "record", "clock"]),
     ("monitor/src", "scenario", &["config"]),
-    ("monitor/src", "kube", &["kube", "act", "config", "clock"]),
+    ("monitor/src", "kube", &["kube", "act", "config", "clock", "causes"]),
     (
         "monitor/src",
         "agent",
-        &["agent", "act", "kube", "serve", "record", "config", "source", "state", "clock", "heap"],
+        &[
+            "agent", "act", "kube", "serve", "record", "config", "source", "state", "clock",
+            "heap", "causes",
+        ],
     ),
 ];
 

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::agreement::{Agreement, Blind};
-use super::log::chain;
 use super::pace::Alarms;
 use super::run::AgentError;
 use super::sampler::{Reading, Source};
+use crate::causes::chain;
 use crate::clock;
-use crate::source::kernel::detach::Aside;
+use crate::source::kernel::detach::LinkHolders;
 use crate::source::kernel::{self, Kernel, MapReadError, Probes};
 use crate::source::runners::Runners;
 use crate::source::triggers::Triggers;
@@ -155,7 +155,7 @@ impl Source for Live {
     }
 
     fn leave(self, patience: Duration) -> usize {
-        let links = Aside::share_links();
+        let links = LinkHolders::share_links();
         drop(self);
         links.release(patience)
     }

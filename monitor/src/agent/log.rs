@@ -2,7 +2,6 @@
 //! did. What an operator reads here tells what isobar did to the node and why.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::error::Error;
 use std::mem::{Discriminant, discriminant};
 
 use crate::serve::address::Address;
@@ -125,17 +124,6 @@ pub(super) fn adopted(InForce { action, phase, .. }: &InForce) {
         Phase::Ended { .. } => return,
     };
     tracing::info!(action = id, step, target, "action {id} of an earlier agent is {state}");
-}
-
-/// An error and its causes on one line.
-pub(super) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
-    }
-    text
 }
 
 fn action(action: &Action, now: Nanos, lost: Option<&str>) {

@@ -14,6 +14,7 @@ use tokio::time::{sleep, timeout};
 use super::board::{Board, Report};
 use super::bound::{Bound, Excess};
 use super::jitter::about;
+use crate::causes::chain;
 use crate::config::kubernetes::{Access, Connection, Kubelet};
 
 /// A request that takes longer has failed; watches have timeouts of their own.
@@ -249,20 +250,6 @@ fn shortened(words: String) -> String {
         Some((at, _)) => format!("{}..", &words[..at]),
         None => words,
     }
-}
-
-/// An error and its causes on one line. What only repeats its cause is left out.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        next = cause.source();
-    }
-    text
 }
 
 impl From<&watcher::Error> for Failure {

@@ -56,12 +56,12 @@ pub struct Runners {
     /// What the last two looks found.
     found: Vec<Runner>,
     looked: Option<Nanos>,
-    sweep: Sweep,
+    progress: Progress,
 }
 
-/// A look at all processes of a suspect, in parts.
+/// How far a look at all processes of a suspect has come: it is taken in parts.
 #[derive(Debug, Default)]
-struct Sweep {
+struct Progress {
     whose: Option<Suspect>,
     /// How many of the youngest were looked at.
     next: usize,
@@ -100,7 +100,7 @@ impl Runners {
             before: None,
             found: Vec::new(),
             looked: None,
-            sweep: Sweep::default(),
+            progress: Progress::default(),
         }
     }
 
@@ -143,7 +143,7 @@ impl Runners {
             Suspect::Cgroup { paths, .. } => self.pids(paths),
             Suspect::Machine => self.all_pids(),
         };
-        let pids = self.sweep.part(whose, &pids);
+        let pids = self.progress.part(whose, &pids);
         let all = pids.into_iter().filter_map(|pid| {
             let stat = stat_of(&self.proc, pid)?;
             Some(((pid, stat.started), self.used(pid, &stat)))
@@ -173,8 +173,8 @@ impl Runners {
         let mut all: Vec<_> = all.collect();
         all.sort_unstable_by_key(|runner| (Reverse(self.weight(runner)), runner.pid));
         all.truncate(NAMED);
-        self.sweep.best = all.iter().map(|runner| runner.pid).collect();
-        let may_name = self.sweep.is_whole || all.iter().any(is_certain);
+        self.progress.best = all.iter().map(|runner| runner.pid).collect();
+        let may_name = self.progress.is_whole || all.iter().any(is_certain);
         if may_name { all } else { Vec::new() }
     }
 
@@ -254,7 +254,7 @@ fn is_certain(Runner { used, memory, io, .. }: &Runner) -> bool {
     }
 }
 
-impl Sweep {
+impl Progress {
     /// Those to be looked at now.
     fn part(&mut self, whose: &Suspect, all: &[u32]) -> Vec<u32> {
         if self.whose.as_ref() != Some(whose) {

@@ -52,7 +52,7 @@ fn node(snapshot: &Snapshot) -> Option<IoRate> {
 }
 
 /// Who does most of the IO, in a sentence; `None` if nobody does any.
-pub(super) fn told(snapshot: &Snapshot) -> Option<String> {
+pub fn told(snapshot: &Snapshot) -> Option<String> {
     let Some((movers, all)) = movers(snapshot).zip(node(snapshot)) else {
         let process = busiest_of_machine(snapshot, Resource::Io)?;
         return Some(format!(

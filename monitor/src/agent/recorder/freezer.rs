@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 
-use crate::agent::log::chain;
+use crate::causes::chain;
 use crate::clock;
 use crate::record::incident::freeze::{FreezeError, freeze, tell_so_far};
 use crate::record::incident::shelf::{Draft, Shelf};
@@ -110,7 +110,7 @@ struct Cold {
 
 impl Cold {
     fn run(&mut self, inbox: &Receiver<Order>, going_on: Option<String>) {
-        self.shelf.sweep();
+        self.shelf.remove_drafts();
         let left = self.shelf.list().unwrap_or_default();
         let is_left =
             |one: &Incident| one.state == State::Open && going_on.as_ref() != Some(&one.name);

@@ -8,7 +8,7 @@ use std::sync::mpsc::Sender;
 
 use super::freezer::Freezer;
 use super::{Entry, Order, Record, Report, off, taken};
-use crate::agent::log::chain;
+use crate::causes::chain;
 use crate::record::incident::shelf::Shelf;
 use crate::record::journal::{Bounds, Journal, JournalError, Ring, Start};
 use crate::state;

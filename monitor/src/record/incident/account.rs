@@ -15,11 +15,12 @@ use isobar_core::model::sample::{Moment, Sample};
 use isobar_core::model::snapshot::{Blame, Scope, Snapshot};
 use isobar_core::model::stall::{MemoryCause, OomKill};
 use isobar_core::model::threshold::Resource;
-use isobar_core::model::units::{Bytes, Nanos};
+use isobar_core::model::units::{Bytes, Nanos, Percent};
 use isobar_core::policy::engine::Step;
 use isobar_core::policy::explain::{self, relief};
 use isobar_core::view::cpu_loss::{Harm, losses};
 use isobar_core::view::foresight::{Foresight, OomLimit};
+use isobar_core::view::movers;
 use isobar_core::view::pods::name_scopes;
 use isobar_core::view::verdict;
 use isobar_core::view::waiting::{Level, ROOT, busiest, short_name};
@@ -47,6 +48,9 @@ pub struct Account {
     is_about_memory: bool,
     /// The largest loss of memory.
     loss: Option<Loss>,
+    /// The greatest part of ten seconds in which tasks waited for IO, and who did it then, in words.
+    io: (Percent, Option<String>),
+    is_about_io: bool,
     deeds: Vec<Deed>,
     kills: Vec<Score>,
     foresight: Foresight,
@@ -91,6 +95,7 @@ impl Account {
         };
         self.is_about_cpu |= is_short(condition::Resource::Cpu, Resource::Cpu);
         self.is_about_memory |= is_short(condition::Resource::Memory, Resource::Memory);
+        self.is_about_io |= is_short(condition::Resource::Disk, Resource::Io);
         let loss = decision.loss();
         let most = self.loss.as_ref().map_or(Bytes(0), |loss| loss.lost);
         if let Some(loss) = loss.filter(|loss| loss.lost > most) {
@@ -161,6 +166,7 @@ impl Account {
             stalls,
             is_about_memory: self.is_about_memory,
             taken: self.loss.as_ref().map(explain::lost),
+            moved: self.io.1.filter(|_| self.is_about_io),
             deeds: self.deeds,
             kills: self.kills,
             limits,
@@ -175,15 +181,23 @@ impl Account {
         let units = snapshot.scopes.iter().filter(|(_, scope)| Level::Units.shows(scope));
         let stalls: Vec<_> = units.map(|(id, scope)| (*id, stalled(scope))).collect();
         let has_stalled = stalls.iter().any(|(_, time)| *time > Nanos(0));
-        if snapshot.aggressions.is_empty() && snapshot.oom_kills.is_empty() && !has_stalled {
+        let io = snapshot.whole.pressure.io.and_then(|file| file.some).map(|some| some.avg10);
+        let worst_io = io.filter(|avg10| *avg10 > self.io.0);
+        let is_calm = snapshot.aggressions.is_empty() && snapshot.oom_kills.is_empty();
+        if is_calm && !has_stalled && worst_io.is_none() {
             return;
         }
         let mut named = Snapshot {
             scopes: snapshot.scopes.clone(),
             pods: snapshot.pods.clone(),
+            whole: snapshot.whole.clone(),
+            runners: snapshot.runners.clone(),
             ..Snapshot::default()
         };
         name_scopes(&mut named);
+        if let Some(avg10) = worst_io {
+            self.io = (avg10, movers::told(&named));
+        }
         let scopes = &named.scopes;
         let pod_of = |scope: &Scope| match scope.place {
             Place::Container { .. } => scope.parent.and_then(|parent| scopes.get(&parent)),

@@ -163,13 +163,13 @@ impl Shelf {
     /// Removes a draft that is not kept.
     pub fn discard(&self, draft: &Draft) {
         if !draft.is_in_memory {
-            // One that cannot be removed takes its space until the next agent sweeps.
+            // One that cannot be removed takes its space until the next agent begins.
             let _ = fs::remove_file(&draft.path);
         }
     }
 
     /// Removes drafts that killed agents have left.
-    pub fn sweep(&self) {
+    pub fn remove_drafts(&self) {
         let Some(dir) = self.dir.get() else { return };
         let entries = fs::read_dir(dir).into_iter().flatten().flatten();
         for entry in entries.filter(|one| one.file_name().as_encoded_bytes().starts_with(DRAFT)) {

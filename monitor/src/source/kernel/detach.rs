@@ -18,13 +18,13 @@ const STEP: Duration = Duration::from_millis(20);
 
 /// Processes that hold one link each, until this value goes.
 #[derive(Debug, Default)]
-pub struct Aside {
+pub struct LinkHolders {
     children: Vec<libc::pid_t>,
     /// Closed to let them go on.
     wait: Option<PipeWriter>,
 }
 
-impl Aside {
+impl LinkHolders {
     /// Shares every link of this process. Where no process can be made, the link stays this one's
     /// alone, and takes its time when it is closed.
     #[must_use]
@@ -101,18 +101,18 @@ mod tests {
     use std::io::Read as _;
 
     #[test]
-    fn aside_holds_what_is_shared_until_it_is_released() {
+    fn links_are_held_until_they_are_released() {
         // A pipe's end stands for a link: the other end sees when the last copy is closed.
         let (mut other_end, link) = pipe().unwrap();
         let (until, wait) = pipe().unwrap();
         let child = share(link.as_raw_fd(), until.as_raw_fd()).unwrap();
-        let aside = Aside { children: vec![child], wait: Some(wait) };
+        let holders = LinkHolders { children: vec![child], wait: Some(wait) };
         drop(link);
         let fd = other_end.try_clone().unwrap();
         let soon = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
         let closed = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&soon)).unwrap();
         assert_eq!(closed, 0, "it is held by the other process");
-        assert_eq!(aside.release(Duration::from_secs(10)), 0);
+        assert_eq!(holders.release(Duration::from_secs(10)), 0);
         assert_eq!(other_end.read(&mut [0]).unwrap(), 0, "closed everywhere");
     }
 }

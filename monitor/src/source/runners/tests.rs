@@ -121,7 +121,7 @@ fn runners_among_more_than_one_look_takes() {
         }
         let first = (young >= 50).then_some(1_199);
         assert_eq!(looks, [first, first, Some(7), Some(7)], "{young}");
-        runners.sweep = Sweep::default();
+        runners.progress = Progress::default();
     }
 }
 
