@@ -64,7 +64,17 @@ export interface Scope {
   shortage: Maybe<Union>;
   ioWait: Maybe<Waited>;
   io?: IoRate;
-  files?: Maybe<{ memory: { current: Maybe<Bytes>; max: Maybe<"max" | { at: Bytes }>; stat?: Maybe<{ inactiveFile: Bytes }> } }>;
+  files?: Maybe<{ memory: { current: Maybe<Bytes>; max: Maybe<"max" | { at: Bytes }>; swapCurrent?: Maybe<Bytes>; stat?: Maybe<MemoryStat> } }>;
+}
+
+export interface MemoryStat {
+  anon: Bytes;
+  file: Bytes;
+  kernel: Bytes;
+  inactiveFile: Bytes;
+  activeFile: Bytes;
+  slabReclaimable: Bytes;
+  slabUnreclaimable: Bytes;
 }
 
 /** Per second: bytes, and requests. */

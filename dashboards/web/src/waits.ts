@@ -38,16 +38,32 @@ export function sufferers(view: Snapshot, pairs: Blame[], n: number): { scope: S
     .slice(0, n);
 }
 
-/** The pods and services with the largest working sets; pods alone where it is their common limit that is reached. */
+/** Units without those of which one inside has half or more: the inner one says more. */
+function innermost<T extends { scope: Scope }>(units: T[], of: (one: T) => number): T[] {
+  const isOuter = (outer: T) =>
+    units.some((inner) => inner.scope.path.startsWith(`${outer.scope.path}/`) && of(inner) * 2 >= of(outer));
+  return units.filter((one) => !isOuter(one));
+}
+
+/** What of a cgroup's memory cannot be dropped; page cache gives way. */
+function heldBy({ files }: Scope): Bytes | null {
+  const { stat, swapCurrent } = files?.memory ?? {};
+  if (!stat) return null;
+  const cache = Math.min(stat.inactiveFile + stat.activeFile, stat.file);
+  const kernel = Math.max(stat.kernel, stat.slabReclaimable + stat.slabUnreclaimable) - stat.slabReclaimable;
+  return stat.anon + stat.file - cache + kernel + (swapCurrent ?? 0);
+}
+
+/** The pods and services that hold most memory; pods alone where it is their common limit that is reached. */
 export function holders(view: Snapshot, scopes: Snapshot["scopes"], n: number): { scope: Scope; held: Bytes }[] {
-  const causes = Object.entries(view.whole.memory?.causes ?? {}).sort(([, a], [, b]) => b.union.now - a.union.now);
-  const isOfPods = causes[0]?.[0] === "allocatableLimit";
+  const { global, allocatableLimit } = view.whole.memory?.causes ?? {};
+  const isOfPods = (allocatableLimit?.union.now ?? 0) > (global?.union.now ?? 0);
   const units = Object.values(scopes).filter((scope) => (isOfPods ? scope.place.kind === "pod" : isUnit(scope)));
-  return units
-    .flatMap((scope) => {
-      const { current, stat } = scope.files?.memory ?? {};
-      return current != null && stat ? [{ scope, held: Math.max(0, current - stat.inactiveFile) }] : [];
-    })
+  const holding = units.flatMap((scope) => {
+    const held = heldBy(scope);
+    return held ? [{ scope, held }] : [];
+  });
+  return innermost(holding, ({ held }) => held)
     .sort((a, b) => b.held - a.held)
     .slice(0, n);
 }
@@ -62,12 +78,14 @@ export interface Mover {
 export function movers({ whole, scopes }: Snapshot, n: number): Mover[] | null {
   const known = Object.values(scopes).flatMap((scope) => (scope.io ? [{ scope, io: scope.io }] : []));
   if (known.length === 0) return null;
-  const units = known.filter(({ scope, io }) => isUnit(scope) && moved(io) + requests(io) > 0);
+  // A cgroup that slept is read later, and what it did meanwhile seems to be of one tick.
+  const isLate = (io: IoRate) => whole.io != null && moved(io) > 2 * moved(whole.io);
+  const units = known.filter(({ scope, io }) => isUnit(scope) && moved(io) + requests(io) > 0 && !isLate(io));
   const sum = (of: (io: IoRate) => number) =>
     Math.max(1, whole.io ? of(whole.io) : 0, ...units.map(({ io }) => of(io)));
   const [bytes, operations] = [sum(moved), sum(requests)];
-  return units
-    .map((one) => ({ ...one, share: Math.max(moved(one.io) / bytes, requests(one.io) / operations) }))
+  const shares = units.map((one) => ({ ...one, share: Math.max(moved(one.io) / bytes, requests(one.io) / operations) }));
+  return innermost(shares, ({ share }) => share)
     .sort((a, b) => b.share - a.share || moved(b.io) - moved(a.io))
     .slice(0, n);
 }

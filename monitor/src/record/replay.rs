@@ -48,6 +48,8 @@ pub struct Replay {
     facts: Option<NodeFacts>,
     /// What the other settings give all pods.
     limit: Option<PodsLimit>,
+    /// To be told after the tick.
+    notice: Option<String>,
 }
 
 /// What the next entry of a recording came to.
@@ -63,7 +65,7 @@ impl Replay {
     /// other settings would have changed on the node.
     pub fn new(recording: Recording, other: Option<Settings>) -> Self {
         let entries = Ahead::of(recording);
-        Self { entries, later: None, other, engine: None, facts: None, limit: None }
+        Self { entries, later: None, other, engine: None, facts: None, limit: None, notice: None }
     }
 
     /// The engine after the last tick; `None` where ticks are missing.
@@ -112,9 +114,8 @@ impl Replay {
             Entry::Frame(recorded) => {
                 let Recorded { mut sample, decision: recorded } = *recorded;
                 let Some(engine) = &mut self.engine else { return Stepped::Nothing };
-                if let Some(limit) = &self.limit {
-                    limit.put_in(&mut sample);
-                }
+                let told = self.limit.as_mut().and_then(|limit| limit.put_in(&mut sample));
+                self.notice = told.or(self.notice.take());
                 Stepped::Tick { recorded, step: Box::new(engine.step(sample)) }
             }
             Entry::Lost(why) => {
@@ -129,8 +130,10 @@ impl Replay {
 
     fn begin(&mut self, header: Header) -> Stepped {
         let n_cpus = header.facts.n_cpus;
-        let limit =
-            |other: &Settings| PodsLimit::new(header.settings.clone(), other.clone(), n_cpus);
+        let (before, recorded) = (self.limit.take(), &header.settings);
+        let limit = |other: &Settings| {
+            PodsLimit::new(before.as_ref(), recorded.clone(), other.clone(), n_cpus)
+        };
         self.limit = self.other.as_ref().map(limit);
         let mut settings = self.other.clone().unwrap_or_else(|| header.settings.clone());
         // Decisions name the generation of the configuration, and do not depend on it.
@@ -165,6 +168,9 @@ impl Iterator for Replay {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
+            if let Some(text) = self.notice.take() {
+                return Some(Ok(Replayed::Notice(text)));
+            }
             let entry = match self.read()? {
                 Ok(entry) => entry,
                 Err(error) => return Some(Err(error)),

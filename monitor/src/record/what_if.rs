@@ -1,8 +1,8 @@
 //! What another configuration would have changed, as lanes over time: conditions and thresholds
 //! then and otherwise, victims then and otherwise, and how much sooner.
-//! Samples stay as they were recorded, but for the limit of all pods, so all after the first step that differs is told with that
-//! limit. Times are told by the wall clock: that since boot begins anew where the node was started
-//! again.
+//! Samples stay as they were recorded, but for the limit of all pods, so all after the first step
+//! that differs is told with that limit. Times are told by the wall clock: that since boot begins
+//! anew where the node was started again.
 
 use std::collections::BTreeMap;
 

@@ -6,7 +6,7 @@ import { useCgroups } from "../history";
 import { Meter, Named, Panel } from "../parts";
 import { link } from "../route";
 import type { Past } from "../stream";
-import { aggressors, holders, isNotable, lately, movers } from "../waits";
+import { aggressors, holders, isNotable, isUnit, lately, movers } from "../waits";
 import { age, busiest, bytes, called, fullName, isFor, nameOf, ofProcess, time } from "../words";
 
 /** What was lost of memory; nothing while most of it is a victim's that is not free yet. */
@@ -51,7 +51,7 @@ function Holders({ view }: { view: Snapshot }) {
   const processes = ofMachine(view, "memory");
   return (
     <>
-      <p class="why">Memory: who has most of it in use. Who took it is ranked once a threshold is due.</p>
+      <p class="why">Memory: who holds most of it, page cache left out. Who took it is ranked once a threshold is due.</p>
       <ol class="ranked">
         {all.map(({ scope, held }) => (
           <li key={scope.path}>
@@ -70,6 +70,7 @@ function Holders({ view }: { view: Snapshot }) {
 /** Who does the IO, while tasks wait for it. */
 function Movers({ view }: { view: Snapshot }) {
   const all = movers(view, 3);
+  const isPartial = Object.values(view.scopes).some((scope) => isUnit(scope) && !scope.io);
   const processes = ofMachine(view, "io");
   const node = view.whole.io;
   return (
@@ -88,7 +89,9 @@ function Movers({ view }: { view: Snapshot }) {
           </li>
         ))}
       </ol>
-      {all?.length === 0 && <p>No pod or service reads or writes a device.</p>}
+      {all?.length === 0 && !isPartial && <p>No pod or service reads or writes a device.</p>}
+      {all && isPartial && <p>Not of all pods and services is their IO accounted for.{processes.length > 0 && " Processes that do most:"}</p>}
+      {all && isPartial && <Processes of={processes} figure={({ io = 0 }) => [`${bytes(io)}/s`, io]} />}
       {!all && <p>No cgroup's IO is accounted for.{processes.length > 0 && " Processes that do most:"}</p>}
       {!all && <Processes of={processes} figure={({ io = 0 }) => [`${bytes(io)}/s`, io]} />}
     </>

@@ -7,7 +7,7 @@ use super::cpu_loss::{is_mutual, losses};
 use super::foresight::OomLimit;
 use super::lead::{Sufferer, about, per_second, sufferers};
 use super::verdict::{Mood, Resource, Verdict, cause_words};
-use super::waiting::{busiest, busiest_of_machine, root_name, short_name, with_busiest};
+use super::waiting::{busiest_of_machine, growing, root_name, short_name, with_busiest};
 use super::{holders, movers};
 use crate::model::cgroup::Limit;
 use crate::model::decision::Decision;
@@ -104,10 +104,10 @@ fn state(snapshot: &Snapshot, verdicts: &[Verdict], decision: &Decision) -> Stri
 /// for, of the machine.
 fn taking_process(snapshot: &Snapshot, decision: &Decision) -> Option<String> {
     let taker = decision.loss().and_then(|loss| loss.takers.first());
-    let Some(taker) = taker else { return busiest_of_machine(snapshot, Resource::Memory) };
+    let Some(taker) = taker else { return growing(None, snapshot) };
     let mut scopes = snapshot.scopes.iter();
     let (id, _) = scopes.find(|(_, scope)| scope.path == taker.path)?;
-    busiest(Some(*id), snapshot, Resource::Memory)
+    growing(Some(*id), snapshot)
 }
 
 /// Who waits most, and because of whom.

@@ -1,16 +1,17 @@
-//! Who has the memory in use, where nobody took more of it just now.
+//! Who holds the memory, where nobody took more of it just now. Page cache gives way and is not held.
 
 use std::cmp::Reverse;
 
 use super::verdict::Resource;
-use super::waiting::{Level, busiest, busiest_of_machine, short_name, with_process};
+use super::waiting::{Level, busiest_of_machine, innermost, largest, short_name, with_process};
 use crate::model::cgroup::CgroupId;
 use crate::model::pod::Place;
-use crate::model::snapshot::{Scope, Snapshot, working_set};
+use crate::model::snapshot::{Scope, Snapshot};
 use crate::model::stall::MemoryCause;
-use crate::model::units::Bytes;
+use crate::model::units::{Bytes, Nanos};
+use crate::policy::takers::held;
 
-/// A pod or service with a working set.
+/// A pod or service that holds memory.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Holder<'a> {
     pub(super) id: CgroupId,
@@ -18,11 +19,12 @@ pub(super) struct Holder<'a> {
     pub(super) held: Bytes,
 }
 
-/// Those with the largest working sets first; pods alone where it is their common limit that is
-/// reached. Whose memory is not accounted for is left out.
+/// Those first that hold most that cannot be dropped; pods alone where it is their common limit that
+/// is reached. Whose memory is not accounted for is left out.
 pub(super) fn holders(snapshot: &Snapshot) -> Vec<Holder<'_>> {
     let causes = snapshot.whole.memory.iter().flat_map(|memory| &memory.causes);
-    let longest = causes.max_by_key(|(_, wait)| wait.union.now);
+    let short = causes.filter(|(cause, wait)| cause.is_shortage() && wait.union.now > Nanos(0));
+    let longest = short.max_by_key(|(_, wait)| wait.union.now);
     let is_of_pods = longest.is_some_and(|(cause, _)| *cause == MemoryCause::AllocatableLimit);
     let counts = |scope: &Scope| match is_of_pods {
         true => matches!(scope.place, Place::Pod { .. }),
@@ -30,24 +32,25 @@ pub(super) fn holders(snapshot: &Snapshot) -> Vec<Holder<'_>> {
     };
     let units = snapshot.scopes.iter().filter(|(_, scope)| counts(scope));
     let holding = units.filter_map(|(id, scope)| {
-        Some(Holder { id: *id, scope, held: working_set(scope.files.as_ref()?)? })
+        Some(Holder { id: *id, scope, held: held(scope.files.as_ref()?)? })
     });
-    let mut holding: Vec<_> = holding.filter(|one| one.held > Bytes(0)).collect();
+    let holding = holding.filter(|one| one.held > Bytes(0)).collect();
+    let mut holding = innermost(snapshot, holding, |one| (one.id, one.held.0));
     holding.sort_by_key(|one| (Reverse(one.held), one.id));
     holding
 }
 
-/// Who has most memory in use or, where that is not known, which process; in a sentence.
+/// Who holds most memory or, where that is not known, which process; in a sentence.
 pub(super) fn told(snapshot: &Snapshot) -> Option<String> {
     let Some(Holder { id, scope, held }) = holders(snapshot).into_iter().next() else {
         let process = busiest_of_machine(snapshot, Resource::Memory)?;
         return Some(format!("The process that takes or has most memory: {process}."));
     };
-    let name = match busiest(Some(id), snapshot, Resource::Memory) {
+    let name = match largest(id, snapshot) {
         Some(process) => with_process(&short_name(scope), &process),
         None => short_name(scope),
     };
-    Some(format!("{name} has most memory in use: {held}."))
+    Some(format!("{name} holds most memory: {held}."))
 }
 
 #[cfg(test)]
@@ -59,15 +62,16 @@ mod tests {
     use crate::model::pod::QosClass;
     use crate::model::sample::{Resident, Runner};
     use crate::model::snapshot::{MemoryCauseWait, MemoryWait, Waited};
-    use crate::model::units::Nanos;
 
     #[test]
     fn holders_are_told_with_the_process_that_has_most() {
         let scope = |path: &str, place, mib: Option<u64>| {
             let mut files = Cgroup::default();
             files.memory.current = mib.map(|mib| Bytes((mib + 5) << 20));
-            let cache = MemoryStat { inactive_file: Bytes(5 << 20), ..MemoryStat::default() };
-            files.memory.stat = Some(cache);
+            let (anon, cache) = (Bytes(mib.unwrap_or(0) << 20), Bytes(5 << 20));
+            let stat =
+                MemoryStat { anon, file: cache, active_file: cache, ..MemoryStat::default() };
+            files.memory.stat = mib.map(|_| stat);
             let path = CgroupPath(path.into());
             Scope { path, place, files: Some(Arc::new(files)), ..Scope::default() }
         };
@@ -83,13 +87,13 @@ mod tests {
         #[rustfmt::skip]
         let table = [
             // MiB of a pod and of a service, short for pods alone, processes, what is said
-            (Some(200), Some(400), false, vec![], Some("a.service has most memory in use: 400Mi.")),
-            (Some(200), Some(400), true,  vec![], Some("pod u has most memory in use: 200Mi.")),
+            (Some(200), Some(400), false, vec![], Some("a.service holds most memory: 400Mi.")),
+            (Some(200), Some(400), true,  vec![], Some("pod u holds most memory: 200Mi.")),
             (None,      Some(400), false, vec![runner(Some(3), 0)],
-             Some("a.service (most of all hog, pid 7: 300Mi) has most memory in use: 400Mi.")),
+             Some("a.service (most of all hog, pid 7: 300Mi) holds most memory: 400Mi.")),
             (Some(200), None,      false, vec![runner(Some(2), 20)],
-             Some("pod u (most of all hog, pid 7: 300Mi, growing by 20Mi/s) has most memory in use: 200Mi.")),
-            (Some(500), Some(400), false, vec![runner(Some(3), 0)], Some("pod u has most memory in use: 500Mi.")),
+             Some("pod u (most of all hog, pid 7: 300Mi, growing by 20Mi/s) holds most memory: 200Mi.")),
+            (Some(500), Some(400), false, vec![runner(Some(3), 0)], Some("pod u holds most memory: 500Mi.")),
             (None,      None,      false, vec![runner(None, 20)],
              Some("The process that takes or has most memory: hog, pid 7: 300Mi, growing by 20Mi/s.")),
             (None,      None,      false, vec![runner(Some(3), 0)], None),

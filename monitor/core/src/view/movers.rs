@@ -4,13 +4,16 @@
 use std::cmp::Reverse;
 
 use super::verdict::Resource;
-use super::waiting::{Level, busiest, busiest_of_machine, short_name, with_process};
+use super::waiting::{Level, busiest, busiest_of_machine, innermost, short_name, with_process};
 use crate::model::cgroup::CgroupId;
 use crate::model::snapshot::{IoRate, Scope, Snapshot};
 use crate::model::units::{Bytes, Percent};
 
 /// Who does less than such a part of the IO is not named for it: it is spread.
-const MUCH: Percent = Percent(25_00);
+pub(super) const MUCH: Percent = Percent(25_00);
+/// Less than this a second in fewer requests keeps no disk busy.
+const LITTLE: Bytes = Bytes(1 << 20);
+const FEW: u64 = 50;
 
 /// A pod or service that does IO.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,54 +27,85 @@ pub struct Mover<'a> {
 }
 
 /// Those first that do the greatest share; `None` where no cgroup's IO is known. Who does none is
-/// left out, and so is whose IO is not known.
+/// left out, and so is whose IO is not known, and a unit of which one inside does half or more.
 pub fn movers(snapshot: &Snapshot) -> Option<Vec<Mover<'_>>> {
     let all = node(snapshot)?;
     let units = snapshot.scopes.iter().filter(|(_, scope)| Level::Units.shows(scope));
     let moving = units.filter_map(|(id, scope)| {
+        let is_of_now = |rate: &IoRate| !is_late(*rate, snapshot.whole.io);
         let rate = scope.io.filter(|rate| rate.operations() > 0 || rate.bytes() > Bytes(0))?;
+        let rate = Some(rate).filter(is_of_now)?;
         let bytes = Percent::share(rate.bytes().0, all.bytes().0.max(1));
         let operations = Percent::share(rate.operations(), all.operations().max(1));
         Some(Mover { id: *id, scope, rate, share: bytes.max(operations) })
     });
-    let mut moving: Vec<_> = moving.collect();
+    let mut moving = innermost(snapshot, moving.collect(), |one| (one.id, one.share.0.into()));
     moving.sort_by_key(|one| (Reverse((one.share, one.rate.bytes())), one.id));
     Some(moving)
 }
 
-/// The IO of all: by the root's file, or the sum of the topmost cgroups where that is more. `None`
-/// where no cgroup's is known: the root's file alone tells nothing of who does it.
-fn node(snapshot: &Snapshot) -> Option<IoRate> {
+/// A cgroup that slept is read at its next turn, and what it did meanwhile seems to be of one tick: more
+/// than twice what the root did in it.
+fn is_late(rate: IoRate, root: Option<IoRate>) -> bool {
+    root.is_some_and(|root| rate.bytes().0 > root.bytes().0.saturating_mul(2))
+}
+
+/// Whether of some pod or service it is not known: the IO of services is accounted where that is asked
+/// for.
+pub(super) fn is_partial(snapshot: &Snapshot) -> bool {
+    snapshot.scopes.values().any(|scope| Level::Units.shows(scope) && scope.io.is_none())
+}
+
+/// The IO of all: bytes and requests by the root's file, or by the sum of the topmost cgroups where
+/// that is more, because requests of cgroups count before they are merged. `None` where no cgroup's is known: the root's file
+/// alone tells nothing of who does it.
+#[must_use]
+pub fn node(snapshot: &Snapshot) -> Option<IoRate> {
     let scopes = &snapshot.scopes;
     let is_top = |scope: &&Scope| scope.parent.is_none_or(|above| !scopes.contains_key(&above));
     scopes.values().find_map(|scope| scope.io)?;
     let tops = scopes.values().filter(is_top).filter_map(|scope| scope.io);
     let sum = tops.fold(IoRate::default(), IoRate::plus);
+    let sum = if is_late(sum, snapshot.whole.io) { IoRate::default() } else { sum };
     let root = snapshot.whole.io.unwrap_or_default();
-    Some(if root.bytes() >= sum.bytes() { root } else { sum })
+    let IoRate { read, written, .. } = if root.bytes() >= sum.bytes() { root } else { sum };
+    Some(IoRate { read, written, ..if root.operations() >= sum.operations() { root } else { sum } })
 }
 
 /// Who does most of the IO, in a sentence; `None` if nobody does any.
 pub fn told(snapshot: &Snapshot) -> Option<String> {
-    let Some((movers, all)) = movers(snapshot).zip(node(snapshot)) else {
-        let process = busiest_of_machine(snapshot, Resource::Io)?;
-        return Some(format!(
-            "Which pod or service does the IO was not measured; most of it: {process} (by usage, not \
-             by harm)."
-        ));
-    };
-    let Mover { id, scope, rate, share } = *movers.first()?;
-    if share < MUCH {
-        return Some(format!("No pod or service does more than {share} % of the IO."));
+    let process = busiest_of_machine(snapshot, Resource::Io);
+    let unmeasured = "Which pod or service does most of the IO was not measured";
+    let by_process = process
+        .map(|process| format!("{unmeasured}; most of it: {process} (by usage, not by harm)."));
+    let Some((movers, all)) = movers(snapshot).zip(node(snapshot)) else { return by_process };
+    let is_partial = is_partial(snapshot);
+    let is_little = all.bytes() < LITTLE && all.operations() < FEW;
+    if is_little && (snapshot.whole.io.is_some() || !is_partial) {
+        return Some(
+            "Little is read from devices or written to them: tasks wait for something else, as a \
+             network file system, an io.max of their own, or a device that does not answer."
+                .into(),
+        );
     }
+    let Some(&Mover { id, scope, rate, share }) = movers.first().filter(|one| one.share >= MUCH)
+    else {
+        let spread = |most: &Mover<'_>| {
+            format!("No pod or service does more than {} % of the IO.", most.share)
+        };
+        return match is_partial {
+            true => by_process.or_else(|| Some(format!("{unmeasured}."))),
+            false => movers.first().map(spread),
+        };
+    };
     let name = short_name(scope);
     let name = match busiest(Some(id), snapshot, Resource::Io) {
         Some(process) => with_process(&name, &process),
         None => name,
     };
     let does = match rate {
-        IoRate { writes: 0, .. } => "reads",
-        IoRate { reads: 0, .. } => "writes",
+        IoRate { written: Bytes(0), .. } => "reads",
+        IoRate { read: Bytes(0), .. } => "writes",
         _ => "reads and writes",
     };
     let is_of_bytes = Percent::share(rate.bytes().0, all.bytes().0.max(1)) == share;
@@ -144,9 +178,11 @@ mod tests {
     fn movers_are_named_by_what_they_do() {
         let small = [Some((1, 0, 10, 0)); 9];
         let usage = "(by usage, not by harm).";
+        let little = "Little is read from devices or written to them: tasks wait for something else, as a \
+                      network file system, an io.max of their own, or a device that does not answer.";
         type Row<'a> = (Io, Io, &'a [Io], &'a [u64], Option<String>);
         #[rustfmt::skip]
-        let table: [Row<'_>; 10] = [
+        let table: [Row<'_>; 13] = [
             // the node, the pod, services; who does most; what is said
             (Some((200, 0, 400, 0)), Some((180, 0, 180, 0)), &[Some((10, 0, 9, 0))], &[3, 6],
              Some(format!("pod u reads 180Mi/s of the node's 200Mi/s {usage}"))), // and not its container
@@ -169,7 +205,16 @@ mod tests {
             // Kernel threads do most.
             (Some((400, 0, 400, 0)), Some((30, 0, 30, 0)), &[], &[3],
              Some("No pod or service does more than 7.50 % of the IO.".into())),
-            (Some((0, 0, 0, 0)), Some((0, 0, 0, 0)), &[], &[], None),
+            // Its requests are merged before they reach the disk.
+            (Some((300, 0, 400, 0)), Some((2, 0, 500, 0)), &[Some((290, 0, 300, 0))], &[6, 3],
+             Some(format!("s6.service reads 290Mi/s of the node's 300Mi/s {usage}"))),
+            // The pod slept for thirty ticks, and all that was written back for it is read now.
+            (Some((10, 0, 10, 0)), Some((0, 3_000, 0, 3_000)), &[Some((9, 0, 9, 0))], &[6],
+             Some(format!("s6.service reads 9Mi/s of the node's 10Mi/s {usage}"))),
+            // Who does it may be the service whose IO is not accounted for.
+            (Some((200, 0, 400, 0)), Some((1, 0, 4, 0)), &[None], &[3],
+             Some("Which pod or service does most of the IO was not measured.".into())),
+            (Some((0, 0, 9, 0)), Some((0, 0, 9, 0)), &[], &[3], Some(little.into())),
             (Some((40, 0, 40, 0)), None, &[None], &[], None), // no io controller
         ];
         for (root, pod, services, order, want) in table {

@@ -3,7 +3,7 @@
 
 use super::aggressor;
 use super::holders::holders;
-use super::movers::movers;
+use super::movers::{MUCH, is_partial, movers};
 use super::verdict::{Mood, Resource, memory};
 use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::decision::Decision;
@@ -37,11 +37,14 @@ pub fn suspect(resource: Resource, snapshot: &Snapshot, decision: &Decision) -> 
         Resource::Io => {
             let raw = snapshot.whole.pressure.io.and_then(|pressure| pressure.some);
             let waits = raw.is_some_and(|line| line.avg10 >= SUSPECTED);
-            let most = || movers(snapshot).map(|all| all.first().map(|one| one.id));
             // Where the IO is known, and nobody does any, no process is to be named.
-            match waits.then(most)? {
+            match waits.then(|| movers(snapshot))? {
                 None => Some(Suspect::Machine),
-                Some(most) => most.map(|id| within(snapshot, Some(id))),
+                Some(all) => match all.first() {
+                    Some(one) if one.share >= MUCH => Some(within(snapshot, Some(one.id))),
+                    _ if is_partial(snapshot) => Some(Suspect::Machine),
+                    most => most.map(|one| within(snapshot, Some(one.id))),
+                },
             }
         }
     }
@@ -98,7 +101,8 @@ mod tests {
         let scope = |path: &str, place, mib: u64, io: u64| {
             let mut files = Cgroup::default();
             files.memory.current = is_accounted.then_some(Bytes(mib << 20));
-            files.memory.stat = Some(MemoryStat::default());
+            let stat = MemoryStat { anon: Bytes(mib << 20), ..MemoryStat::default() };
+            files.memory.stat = is_accounted.then_some(stat);
             let io = is_accounted.then_some(IoRate { read: Bytes(io), ..IoRate::default() });
             let (path, files) = (CgroupPath(path.into()), Some(Arc::new(files)));
             Scope { path, place, files, io, ..Scope::default() }

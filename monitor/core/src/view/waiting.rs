@@ -1,6 +1,7 @@
 //! Which cgroups wait most, and their names.
 
 use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::verdict::Resource;
 use crate::model::cgroup::CgroupId;
@@ -9,6 +10,7 @@ use crate::model::psi::Pressure;
 use crate::model::sample::{Resident, Runner};
 use crate::model::snapshot::{Scope, Snapshot, Union};
 use crate::model::units::{Bytes, Nanos, Percent};
+use crate::policy::workload::above;
 
 /// Which cgroups to list. A slice waits whenever any cgroup in it waits, so slices would hide the
 /// cgroups that an operator can act on.
@@ -117,6 +119,23 @@ pub fn root_name(snapshot: &Snapshot) -> String {
     with_busiest(ROOT.into(), None, snapshot)
 }
 
+/// The units without those of which one inside has half or more: the inner one says more.
+pub(super) fn innermost<T>(
+    snapshot: &Snapshot,
+    units: Vec<T>,
+    of: impl Fn(&T) -> (CgroupId, u64),
+) -> Vec<T> {
+    let amounts: BTreeMap<CgroupId, u64> = units.iter().map(&of).collect();
+    let is_outer = |id: &CgroupId, inner: u64| {
+        amounts.get(id).is_some_and(|all| inner.saturating_mul(2) >= *all)
+    };
+    let outer: BTreeSet<CgroupId> = amounts
+        .iter()
+        .flat_map(|(id, amount)| above(*id, snapshot).filter(|id| is_outer(id, *amount)))
+        .collect();
+    units.into_iter().filter(|unit| !outer.contains(&of(unit).0)).collect()
+}
+
 /// The name of an aggressor, with its process that used most CPU time, where that is known; `None`
 /// stands for the root cgroup.
 pub fn with_busiest(name: String, cgroup: Option<CgroupId>, snapshot: &Snapshot) -> String {
@@ -134,6 +153,22 @@ pub fn busiest(
 ) -> Option<String> {
     let its = |runner: &&Runner| {
         runner.cgroup == cgroup && !runner.is_of_machine && is_for(runner, resource)
+    };
+    snapshot.runners.iter().find(its).map(process)
+}
+
+/// The process of a cgroup that has most memory, where that is known.
+pub(super) fn largest(cgroup: CgroupId, snapshot: &Snapshot) -> Option<String> {
+    let its = |runner: &&Runner| runner.cgroup == Some(cgroup) && !runner.is_of_machine;
+    let all = snapshot.runners.iter().filter(its).filter(|runner| runner.memory.is_some());
+    all.max_by_key(|runner| runner.memory.map(|memory| memory.held)).map(process)
+}
+
+/// The process of a cgroup that takes memory, where that is known.
+pub(super) fn growing(cgroup: Option<CgroupId>, snapshot: &Snapshot) -> Option<String> {
+    let its = |runner: &&Runner| {
+        let grows = runner.memory.is_some_and(|memory| memory.growth > Bytes(0));
+        grows && (runner.is_of_machine == cgroup.is_none()) && runner.cgroup == cgroup
     };
     snapshot.runners.iter().find(its).map(process)
 }

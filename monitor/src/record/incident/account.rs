@@ -12,10 +12,10 @@ use isobar_core::model::condition::{self, Condition, Status};
 use isobar_core::model::decision::{Decision, Hold, Loss};
 use isobar_core::model::pod::Place;
 use isobar_core::model::sample::{Moment, Sample};
-use isobar_core::model::snapshot::{Blame, Scope, Snapshot};
+use isobar_core::model::snapshot::{Blame, IoRate, Scope, Snapshot};
 use isobar_core::model::stall::{MemoryCause, OomKill};
 use isobar_core::model::threshold::Resource;
-use isobar_core::model::units::{Bytes, Nanos, Percent};
+use isobar_core::model::units::{Bytes, Nanos};
 use isobar_core::policy::engine::Step;
 use isobar_core::policy::explain::{self, relief};
 use isobar_core::view::cpu_loss::{Harm, losses};
@@ -48,8 +48,8 @@ pub struct Account {
     is_about_memory: bool,
     /// The largest loss of memory.
     loss: Option<Loss>,
-    /// The greatest part of ten seconds in which tasks waited for IO, and who did it then, in words.
-    io: (Percent, Option<String>),
+    /// The most IO of a second since disks were short, and who did it, in words.
+    io: Option<(Bytes, String)>,
     is_about_io: bool,
     deeds: Vec<Deed>,
     kills: Vec<Score>,
@@ -74,12 +74,12 @@ impl Account {
         self.first.get_or_insert(decision.at);
         self.last = decision.at;
         self.n_ticks += 1;
+        self.cause(decision);
         self.look_at(&step.snapshot);
         for kill in &step.snapshot.oom_kills {
             self.killed(kill, decision.at, sample, &step.snapshot);
         }
         decision.assessment.conditions.iter().for_each(|one| self.condition(one, decision.at));
-        self.cause(decision);
         self.deeds(sample, decision);
         self.foresight.tick(step);
     }
@@ -166,7 +166,7 @@ impl Account {
             stalls,
             is_about_memory: self.is_about_memory,
             taken: self.loss.as_ref().map(explain::lost),
-            moved: self.io.1.filter(|_| self.is_about_io),
+            moved: self.io.map(|(_, told)| told),
             deeds: self.deeds,
             kills: self.kills,
             limits,
@@ -181,10 +181,10 @@ impl Account {
         let units = snapshot.scopes.iter().filter(|(_, scope)| Level::Units.shows(scope));
         let stalls: Vec<_> = units.map(|(id, scope)| (*id, stalled(scope))).collect();
         let has_stalled = stalls.iter().any(|(_, time)| *time > Nanos(0));
-        let io = snapshot.whole.pressure.io.and_then(|file| file.some).map(|some| some.avg10);
-        let worst_io = io.filter(|avg10| *avg10 > self.io.0);
+        let io = self.is_about_io.then(|| movers::node(snapshot)).flatten().map(IoRate::bytes);
+        let most_io = io.filter(|now| self.io.as_ref().is_none_or(|(most, _)| now > most));
         let is_calm = snapshot.aggressions.is_empty() && snapshot.oom_kills.is_empty();
-        if is_calm && !has_stalled && worst_io.is_none() {
+        if is_calm && !has_stalled && most_io.is_none() {
             return;
         }
         let mut named = Snapshot {
@@ -195,8 +195,8 @@ impl Account {
             ..Snapshot::default()
         };
         name_scopes(&mut named);
-        if let Some(avg10) = worst_io {
-            self.io = (avg10, movers::told(&named));
+        if let Some((most, told)) = most_io.zip(movers::told(&named)) {
+            self.io = Some((most, told));
         }
         let scopes = &named.scopes;
         let pod_of = |scope: &Scope| match scope.place {

@@ -157,7 +157,7 @@ pub struct Incident {
     /// Who took memory, in words, where most of it was lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub taken: Option<String>,
-    /// Who did the IO when tasks waited most for it, in words, where it was short.
+    /// Who did the IO when most was done, in words, where disks were short.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moved: Option<String>,
     /// What isobar did, and what came of it.

@@ -24,9 +24,7 @@ pub fn paragraph(incident: &Incident) -> String {
         return all.join(" ");
     }
     all.extend(incident.taken.iter().map(|taken| format!("Of memory {taken}.")));
-    all.extend(
-        incident.moved.iter().map(|moved| format!("When tasks waited most for IO: {moved}")),
-    );
+    all.extend(incident.moved.iter().map(|moved| format!("While tasks waited for IO: {moved}")));
     all.extend(incident.conditions.iter().take(TOLD).map(held));
     all.extend(more(incident.conditions.len(), "spans of conditions"));
     all.extend(incident.is_about_cpu.then(|| waits(incident)).flatten());

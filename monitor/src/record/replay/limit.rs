@@ -8,6 +8,7 @@ use isobar_core::model::pod::Place;
 use isobar_core::model::quantity::Quantity;
 use isobar_core::model::sample::Sample;
 use isobar_core::model::settings::Settings;
+use isobar_core::model::units::Bytes;
 use isobar_kubelet::allocatable::{CPU, MEMORY};
 use isobar_kubelet::enforce::memory_of_pods;
 
@@ -15,17 +16,26 @@ pub(super) struct PodsLimit {
     recorded: Settings,
     other: Settings,
     n_cpus: u32,
+    has_told: bool,
 }
 
 impl PodsLimit {
-    pub(super) fn new(recorded: Settings, other: Settings, n_cpus: u32) -> Self {
-        Self { recorded, other, n_cpus }
+    /// For the next chapter of a recording, after that of `before`.
+    pub(super) fn new(
+        before: Option<&Self>,
+        recorded: Settings,
+        other: Settings,
+        n_cpus: u32,
+    ) -> Self {
+        let has_told = before.is_some_and(|before| before.has_told);
+        Self { recorded, other, n_cpus, has_told }
     }
 
     /// Sets `memory.max` of kubepods if the two settings differ in it. What the pods use stays as it was
-    /// recorded, also above the limit.
-    pub(super) fn put_in(&self, sample: &mut Sample) {
-        let Some(memory) = &sample.node.memory else { return };
+    /// recorded, also above the limit. The first time it says so: the settings of a file may lack what
+    /// the kubelet of the node told.
+    pub(super) fn put_in(&mut self, sample: &mut Sample) -> Option<String> {
+        let memory = sample.node.memory.as_ref()?;
         let capacity = [
             (CPU.to_owned(), Quantity::count(self.n_cpus.into())),
             (MEMORY.to_owned(), Quantity::bytes(memory.total.0)),
@@ -33,12 +43,22 @@ impl PodsLimit {
         .into();
         let [then, otherwise] =
             [&self.recorded, &self.other].map(|settings| memory_of_pods(settings, &capacity));
-        let Some(limit) = otherwise.filter(|_| then != otherwise) else { return };
+        let limit = otherwise.filter(|_| then != otherwise)?;
         let places = sample.places();
         let is_kubepods = |cgroup: &Cgroup| places.place(&cgroup.path) == Place::Kubepods;
         let id = sample.cgroups.iter().find(|(_, cgroup)| is_kubepods(cgroup)).map(|(id, _)| *id);
-        if let Some(cgroup) = id.and_then(|id| sample.cgroups.get_mut(&id)) {
-            Arc::make_mut(cgroup).memory.max = Some(Limit::At(limit));
-        }
+        let max = &mut Arc::make_mut(sample.cgroups.get_mut(&id?)?).memory.max;
+        let recorded = match max.replace(Limit::At(limit)) {
+            Some(Limit::At(bytes)) => Bytes(bytes).to_string(),
+            Some(Limit::Max) => "no limit".into(),
+            None => "not known".into(),
+        };
+        let is_first = !std::mem::replace(&mut self.has_told, true);
+        is_first.then(|| {
+            format!(
+                "memory.max of all pods is {} here, as the other settings have it; recorded: {recorded}",
+                Bytes(limit)
+            )
+        })
     }
 }
