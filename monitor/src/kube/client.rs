@@ -19,8 +19,8 @@ use crate::config::kubernetes::{Access, Connection, Kubelet};
 
 /// A request that takes longer has failed; watches have timeouts of their own.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// How long after a watch has failed the API server is asked whether it is back, at first and at most: for
-/// longer than that no watch that fails is silent, with the watcher's pause and the client's patience.
+/// How long after a watch has failed the API server is asked whether it is back, at first and at most. A
+/// failing watch reports an error at least this often, so a longer silence means that it works.
 pub(super) const PROBED: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(120));
 /// Until then it is taken for one that answers: an eviction that it does not answer costs its deadline.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(3);

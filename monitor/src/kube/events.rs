@@ -192,10 +192,10 @@ impl Series {
         for ((about, ..), written) in self.known.iter_mut().filter(|(_, one)| is_due(one)) {
             match written.count(client, about).await {
                 Ok(()) => {}
-                // The server has forgotten it.
-                Err(why) if why.code == Some(404) => written.is_behind = false,
                 // The next one would fail, too.
-                Err(_) => return,
+                Err(why) if why.code.is_none_or(|code| matches!(code, 401 | 429 | 500..)) => return,
+                // The server has forgotten it, or takes none of this namespace: the next one may do.
+                Err(_) => written.is_behind = false,
             }
         }
     }

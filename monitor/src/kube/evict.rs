@@ -179,12 +179,12 @@ async fn evict(client: &Client, request: &Request) -> Result<String, Refusal> {
             Verdict::Replaced => {
                 return Ok(format!("{who} is gone already; another pod has its name"));
             }
-            Verdict::OverBudget => return Err(Refusal::Forbidden(refusal)),
             Verdict::NoEviction | Verdict::Refused => return Err(Refusal::Failed(refusal)),
-            Verdict::Busy | Verdict::Away if clock::now().boot < until => {
+            Verdict::Busy | Verdict::Uncounted | Verdict::Away if clock::now().boot < until => {
                 let left = Duration::from_nanos(until.since(clock::now().boot).0);
                 sleep(about(RETRIED.max(why.retry_after)).min(left)).await;
             }
+            Verdict::OverBudget | Verdict::Uncounted => return Err(Refusal::Forbidden(refusal)),
             Verdict::Busy => return Err(Refusal::Failed(refusal)),
             Verdict::Away => {
                 let words = "the API server could not be asked in time";
@@ -227,7 +227,9 @@ enum Verdict {
     Replaced,
     /// A disruption budget forbids it.
     OverBudget,
-    /// The server has too much to do, or knows not yet what a disruption budget says.
+    /// The server does not know yet what a disruption budget says: it has not counted its pods.
+    Uncounted,
+    /// The server has too much to do.
     Busy,
     /// The server knows no evictions, or this agent may not evict.
     NoEviction,
@@ -260,7 +262,7 @@ fn verdict(why: &Failure, name: &str) -> Verdict {
             Verdict::Replaced
         }
         // Source: `checkAndDecrement`, `eviction.go`.
-        Some(429) if says("is still being processed by the server") => Verdict::Busy,
+        Some(429) if says("is still being processed by the server") => Verdict::Uncounted,
         Some(429) if says("disruption budget") => Verdict::OverBudget,
         Some(429) => Verdict::Busy,
         // Source: `eviction.go`, where a pod has several budgets.
@@ -315,7 +317,7 @@ mod tests {
 
     #[test]
     fn verdict_by_code() {
-        use Verdict::{Away, Busy, Gone, NoEviction, OverBudget, Refused, Replaced};
+        use Verdict::{Away, Busy, Gone, NoEviction, OverBudget, Refused, Replaced, Uncounted};
         #[rustfmt::skip]
         let table = [
             // code, message, verdict
@@ -324,7 +326,7 @@ mod tests {
             (Some(404), "404 page not found",                                   NoEviction),
             (Some(405), "the server does not allow this method on the requested resource", NoEviction),
             (Some(429), "Cannot evict pod as it would violate the pod's disruption budget.", OverBudget),
-            (Some(429), "Cannot evict pod as it would violate the pod's disruption budget. The disruption budget web is still being processed by the server.", Busy),
+            (Some(429), "Cannot evict pod as it would violate the pod's disruption budget. The disruption budget web is still being processed by the server.", Uncounted),
             (Some(429), "the server has received too many requests",            Busy),
             (Some(500), "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.", OverBudget),
             (Some(500), "etcd is away",                                          Away),
@@ -346,9 +348,9 @@ mod tests {
 
     #[test]
     fn verdict_is_mended_as_configured() {
-        use Verdict::{Away, Busy, Gone, NoEviction, OverBudget, Refused, Replaced};
+        use Verdict::{Away, Busy, Gone, NoEviction, OverBudget, Refused, Replaced, Uncounted};
         let mended = |deletion| {
-            let all = [Away, Busy, Gone, NoEviction, OverBudget, Refused, Replaced];
+            let all = [Away, Busy, Gone, NoEviction, OverBudget, Refused, Replaced, Uncounted];
             all.into_iter().filter(|one| one.is_mended_by(deletion)).collect::<Vec<_>>()
         };
         assert_eq!(mended(Deletion::Never), []);

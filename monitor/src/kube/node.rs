@@ -52,41 +52,43 @@ pub(super) async fn watch(
 ) {
     let config = Config::default().fields(&format!("metadata.name={name}"));
     let mut events = pin!(watcher(api(client.clone()), config).default_backoff());
-    let works = || board.report(NAME, Report::Works(format!("watches node {name}")));
-    let mut is_listed = false;
+    // Whether the cluster has the node; `None` until that was told.
+    let mut is_there = None;
     let mut trouble: Option<Trouble> = None;
     let mut wait = PROBED.0;
     loop {
         let event = tokio::select! {
             event = events.next() => event,
-            () = sleep(about(wait)), if is_listed && trouble.is_some() => {
+            () = sleep(about(wait)), if is_there.is_some() && trouble.is_some() => {
                 let ends = trouble.is_some_and(|trouble| trouble.ends_within(wait));
                 wait = PROBED.1.min(wait * 2);
                 if ends && answers(&client).await {
                     (trouble, wait) = (None, PROBED.0);
-                    works();
+                    board.report(NAME, told(name, is_there == Some(true)));
                 }
                 continue;
             }
         };
         let Some(event) = event else { return };
         match event {
-            Ok(Event::Init) => is_listed = false,
+            Ok(Event::Init) => is_there = None,
             Ok(Event::InitApply(node) | Event::Apply(node)) => {
                 if node.metadata.name.as_deref() != Some(name) {
                     continue;
                 }
-                is_listed = true;
+                is_there = Some(true);
                 board.set_node_uid(node.metadata.uid.clone());
                 board.set_allocatable(allocatable(&node));
                 (trouble, wait) = (None, PROBED.0);
-                works();
+                board.report(NAME, told(name, true));
                 to.send_replace(Some(node));
             }
-            Ok(Event::InitDone) if is_listed => {}
+            Ok(Event::InitDone) if is_there.is_some() => {}
             Ok(Event::InitDone | Event::Delete(_)) => {
+                is_there = Some(false);
+                (trouble, wait) = (None, PROBED.0);
                 to.send_replace(None);
-                board.report(NAME, absent(name));
+                board.report(NAME, told(name, false));
             }
             Err(why) => {
                 trouble = Some(Trouble::of(&why));
@@ -104,7 +106,11 @@ fn allocatable(node: &Node) -> ResourceList {
     all.filter_map(|(name, text)| Some((name.clone(), text.parse().ok()?))).collect()
 }
 
-fn absent(name: &str) -> Report {
+/// What the watch has told, where it works.
+fn told(name: &str, is_there: bool) -> Report {
     let remedy = "name the node as the cluster does, with --node-name or NODE_NAME";
-    Report::Fails(format!("the cluster has no node {name}"), Some(remedy))
+    match is_there {
+        true => Report::Works(format!("watches node {name}")),
+        false => Report::Fails(format!("the cluster has no node {name}"), Some(remedy)),
+    }
 }

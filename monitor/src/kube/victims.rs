@@ -43,27 +43,31 @@ pub(super) async fn watch(
     board: &Board,
 ) {
     let api: Api<DynamicObject> = Api::all_with(client, &ApiResource::erase::<v1::Event>(&()));
-    // The version after which the next watch tells.
-    let mut from = None;
     while wanted.wait_for(|wanted| *wanted).await.is_ok() {
-        let result = tokio::select! {
-            result = follow(&api, node, &mut from, board) => result,
-            () = unwanted(&mut wanted) => {
-                let words = "the kubelet has no reason to evict: its events are not watched";
-                board.report(NAME, Report::Off(words.into()));
-                from = None;
-                continue;
+        tokio::select! {
+            () = follow_all(&api, node, board) => {}
+            () = unwanted(&mut wanted) => {}
+        }
+        let words = "the kubelet has no reason to evict: its events are not watched";
+        board.report(NAME, Report::Off(words.into()));
+    }
+}
+
+/// Follows one watch after another: each goes on after the last event that the one before told.
+async fn follow_all(api: &Api<DynamicObject>, node: &str, board: &Board) {
+    let mut from = None;
+    loop {
+        let pause = match follow(api, node, &mut from, board).await {
+            Ok(()) => ENDED,
+            Err(why) => {
+                if why.code == Some(EXPIRED) {
+                    from = None;
+                }
+                board.report(NAME, why.report(PERMISSION));
+                AGAIN
             }
         };
-        let Err(why) = result else {
-            sleep(about(ENDED)).await;
-            continue;
-        };
-        if why.code == Some(EXPIRED) {
-            from = None;
-        }
-        board.report(NAME, why.report(PERMISSION));
-        sleep(about(AGAIN)).await;
+        sleep(about(pause)).await;
     }
 }
 

@@ -3,12 +3,13 @@
 //! alone.
 
 use std::collections::BTreeSet;
+use std::mem::replace;
 use std::pin::pin;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::NodeCondition;
-use kube::api::{Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -36,6 +37,8 @@ const CONFLICTS: usize = 3;
 /// How far the last taints go ahead of the last conditions: a write of the node between their reading
 /// and their writing would have them read anew.
 const HEAD_START: Duration = Duration::from_millis(600);
+/// How long the node is read for before that, at most: the last word has 1.5 s.
+const READ_WITHIN: Duration = Duration::from_millis(500);
 
 /// The names of these parts in capabilities.
 const CONDITIONS: &str = "node conditions";
@@ -84,7 +87,8 @@ struct Writer<'a> {
     board: &'a Board,
     /// The node's object as it was last seen.
     live: Option<Node>,
-    /// A patch was sent whose answer did not come: the node may have what `live` does not say.
+    /// A patch was sent whose answer did not come, and nothing was read or written since: the node may
+    /// have what `live` does not say.
     is_unsure: bool,
     /// Types that this agent wrote: if another writer takes one over, it keeps writing it.
     written: BTreeSet<String>,
@@ -259,7 +263,7 @@ impl<'a> Writer<'a> {
             let Some(list) = taints::merged(&there, own, wanted) else { return Ok(()) };
             let version = &live.metadata.resource_version;
             let patch = json!({"metadata": {"resourceVersion": version}, "spec": {"taints": list}});
-            self.is_unsure = true;
+            let was_unsure = replace(&mut self.is_unsure, true);
             let (params, patch) = (params(), Patch::Merge(patch));
             match answered(self.api.patch(self.name, &params, &patch)).await {
                 Ok(node) => {
@@ -270,9 +274,10 @@ impl<'a> Writer<'a> {
                 Err(why) if why.code == Some(409) && conflicts < CONFLICTS => {
                     conflicts += 1;
                     self.live = Some(answered(self.api.get(self.name)).await?);
+                    self.is_unsure = false;
                 }
                 Err(why) => {
-                    self.is_unsure = is_open(&why);
+                    self.is_unsure = was_unsure || is_open(&why);
                     return Err(why);
                 }
             }
@@ -281,11 +286,17 @@ impl<'a> Writer<'a> {
 
     async fn patch_status(&mut self, patch: &Value) -> Result<(), Failure> {
         let patch = Patch::Strategic(patch);
-        self.is_unsure = true;
+        let was_unsure = replace(&mut self.is_unsure, true);
         let patched = answered(self.api.patch_status(self.name, &params(), &patch)).await;
-        self.is_unsure = patched.as_ref().is_err_and(is_open);
+        self.is_unsure = patched.as_ref().is_err_and(|why| was_unsure || is_open(why));
         self.live = Some(patched?);
         Ok(())
+    }
+
+    /// The node as it is now. By a list: an agent that observes may not get it.
+    async fn read(&self) -> Result<Option<Node>, Failure> {
+        let only = ListParams::default().fields(&format!("metadata.name={}", self.name));
+        Ok(answered(self.api.list(&only)).await?.items.pop())
     }
 
     /// What is said when the agent exits. Taints go first, and in any case: nothing else would take
@@ -293,10 +304,9 @@ impl<'a> Writer<'a> {
     async fn last_word(&mut self, wanted: &Wanted) {
         let Some(publish) = wanted.publish.filter(|_| self.live.is_some()) else { return };
         if self.is_unsure
-            && self.old.taints == Left::Ours
-            && let Ok(node) = answered(self.api.get(self.name)).await
+            && let Ok(Ok(node)) = timeout(READ_WITHIN, self.read()).await
         {
-            self.live = Some(node);
+            self.live = node;
         }
         let Some(live) = self.live.clone() else { return };
         let patch = self.last_conditions(publish, wanted, &live);

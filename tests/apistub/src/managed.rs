@@ -45,7 +45,8 @@ pub(crate) fn note(call: &Call, before: &Value, after: &mut Value) {
     for Changed { key, field, .. } in changed.iter().filter(|one| one.is_there) {
         own["fieldsV1"]["f:status"]["f:conditions"][key][field] = json!({});
     }
-    entries.retain(|entry| entry["fieldsV1"] != json!({"f:status": {"f:conditions": {}}}));
+    let nothing = [json!({}), json!({"f:status": {"f:conditions": {}}})];
+    entries.retain(|entry| !nothing.contains(&entry["fieldsV1"]));
     after["metadata"]["managedFields"] = entries.into();
 }
 

@@ -35,6 +35,26 @@ fn kube_events_that_are_refused_hold_up_no_others() {
     }
 }
 
+/// A count that is refused, as by a webhook of one namespace.
+#[test]
+fn kube_events_whose_count_is_refused_hold_up_no_others() {
+    let path = "/apis/events.k8s.io/v1/namespaces/default/events/*";
+    let refused = Effect::Status { code: 403, retry_after_seconds: None };
+    let bed = Bed::with(|stub| stub.add_fault(Fault::new("patch", path, refused)));
+    // The second of each comes within 30 s of the first, which is over by now.
+    for ago in [35, 32] {
+        let at = clock::now().wall.since(Nanos(ago * Nanos::SECOND.0));
+        bed.api.note(high(at));
+        bed.api.note(Note { at, ..of_pod("shop") });
+    }
+    eventually("the other is counted", || {
+        let all = bed.stub.all("events");
+        all.iter().any(|one| one["metadata"]["namespace"] == "shop" && one["series"]["count"] == 2)
+    });
+    std::thread::sleep(Duration::from_secs(11));
+    assert_eq!(bed.bodies("patch", "events", "").len(), 2, "each is tried once");
+}
+
 #[test]
 fn kube_events_whose_answer_is_lost_are_written() {
     let bed = Bed::with(|stub| {

@@ -61,7 +61,7 @@ fn kube_evictions_by_what_the_server_says() {
         ("own",   vec![],                         none(),             "done",      "evicts shop/web",                           true,  1..=1),
         ("own",   vec![budget("a")],              none(),             "forbidden", "The disruption budget a needs 1 healthy pods and has 1", false, 1..=1),
         ("own",   vec![budget("a"), budget("b")], none(),             "forbidden", "more than one PodDisruptionBudget",         false, 1..=1),
-        ("own",   vec![new()],                    none(),             "failed",    "is still being processed",                  false, 2..=2), // in ten seconds
+        ("own",   vec![new()],                    none(),             "forbidden", "is still being processed",                  false, 2..=2), // in ten seconds
         ("other", vec![],                         none(),             "done",      "gone already; another pod has its name",    false, 1..=1),
         ("gone",  vec![],                         none(),             "done",      "gone already",                              false, 1..=1),
         ("own",   vec![],                         (status(503), 2),   "done",      "evicts shop/web",                           true,  3..=3),

@@ -105,6 +105,20 @@ fn kube_faults_node_that_is_not_there_is_told() {
 }
 
 #[test]
+fn kube_faults_node_that_is_gone_is_not_watched_again() {
+    let bed = Bed::new();
+    let told = || bed.capability("node object").unwrap_or_default();
+    eventually("the node is watched", || told() == "watches node n1");
+    bed.stub.remove("nodes", "", "n1");
+    let absent = "the cluster has no node n1";
+    eventually("it is gone", || told() == absent);
+    bed.stub.cut_connections();
+    eventually("that the watch was cut is told", || told().contains("reset"));
+    within(Duration::from_secs(15), "the watch works again", || !told().contains("reset"));
+    assert_eq!(told(), absent);
+}
+
+#[test]
 fn kube_faults_probes_become_fewer() {
     let refused = Effect::Status { code: 403, retry_after_seconds: None };
     let bed = Bed::with(|stub| stub.add_fault(Fault::new("list", "/api/v1/pods", refused)));

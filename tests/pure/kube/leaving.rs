@@ -65,6 +65,57 @@ fn kube_leaving_takes_back_a_taint_whose_answer_was_lost() {
     assert!(taint_keys(&node).is_empty(), "{}", node["spec"]);
 }
 
+/// A list of nodes that hangs, as a write did, takes no more than its part of the time.
+#[test]
+fn kube_leaving_does_not_wait_for_a_node_that_cannot_be_read() {
+    let bed = pressed();
+    bed.stub.add_fault(Fault::new("list", "/api/v1/nodes", Effect::Hang));
+    bed.stub.add_fault(Fault::new("patch", STATUS, Effect::Hang));
+    let n_before = bed.bodies("patch", "nodes", "status").len();
+    bed.api.publish(wanted(Status::False));
+    eventually("it is being written", || bed.bodies("patch", "nodes", "status").len() > n_before);
+    let Bed { stub, api, dir: _dir } = bed;
+    api.leave(LAST_WORD);
+    let node = stub.get("nodes", "", "n1").unwrap();
+    assert!(taint_keys(&node).is_empty(), "{}", node["spec"]);
+}
+
+/// The first write was done, its answer was lost, and the agent that observes has read nothing since.
+#[test]
+fn kube_leaving_takes_back_a_condition_whose_answer_was_lost() {
+    let status = |code| Effect::Status { code, retry_after_seconds: None };
+    #[rustfmt::skip]
+    let table = [
+        // what the writes after it are answered
+        Effect::Lost,
+        status(403), // a refusal says nothing of the one before
+        status(422),
+    ];
+    for later in table {
+        let row = format!("{later:?}");
+        let bed = Bed::with(|stub| {
+            stub.add_fault(Fault::new("patch", STATUS, Effect::Lost).times(1));
+            stub.add_fault(Fault::new("patch", STATUS, later));
+            stub.add_fault(Fault::new("get", "/api/v1/nodes/*", status(403)));
+            stub.add_fault(Fault::new("watch", "/api/v1/nodes", Effect::Hang));
+        });
+        eventually(&row, || {
+            let told = wanted(Status::True);
+            let publish = told.publish.map(|publish| Publish { taints: false, ..publish });
+            bed.api.publish(Wanted { publish, taints: Vec::new(), ..told });
+            is(&bed.node(), "True", "PressureContended")
+                && bed.bodies("patch", "nodes", "status").len() == 2
+        });
+        // The answer to the second.
+        std::thread::sleep(Duration::from_millis(300));
+        bed.stub.clear_faults();
+        let Bed { stub, api, dir: _dir } = bed;
+        api.leave(LAST_WORD);
+        let node = stub.get("nodes", "", "n1").unwrap();
+        assert!(is(&node, "Unknown", "AgentStopped"), "{row}: {}", node["status"]);
+    }
+}
+
 #[test]
 fn kube_leaving_treats_conditions_as_configured() {
     #[rustfmt::skip]

@@ -123,6 +123,22 @@ fn kube_victims_between_two_watches_are_known() {
     eventually("it is known", || pod(&bed, "web").is_some_and(|pod| pod.is_evicted));
 }
 
+/// The watch is open for a minute after the last reason to evict, also if the server ends one in between.
+#[test]
+fn kube_victims_are_known_while_the_watch_lingers() {
+    let bed = Bed::new();
+    eventually("the pod is listed", || pod(&bed, "web").is_some());
+    bed.api.set_may_kubelet_evict(true);
+    eventually(WORKS, || bed.capability("kubelet evictions").as_deref() == Some(WORKS));
+    bed.api.set_may_kubelet_evict(false);
+    let ended = Effect::Text { code: 200, text: String::new() };
+    bed.stub.add_fault(Fault::new("watch", "/api/v1/events", ended).times(1));
+    bed.stub.cut_connections();
+    evicted(&bed.stub, "here", "n1", &bed.stub.get("pods", "shop", "web").unwrap());
+    eventually("it is known", || pod(&bed, "web").is_some_and(|pod| pod.is_evicted));
+    assert_eq!(bed.bodies("list", "events", "").len(), 1, "no event is passed over");
+}
+
 #[test]
 fn kube_victims_are_listed_anew_once_the_version_is_forgotten() {
     let bed = Bed::new();

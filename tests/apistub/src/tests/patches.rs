@@ -239,7 +239,7 @@ fn patch_of_a_condition_is_its_managers() {
         ("b", slow("True", "y"),  vec!["a f:status f:type", "b f:reason"]),
         ("b", slow("True", "y"),  vec!["a f:status f:type", "b f:reason"]), // no change
         ("b", slow("False", "y"), vec!["a f:type", "b f:reason f:status"]),
-        ("a", json!([{"type": "Slow", "$patch": "delete"}]), vec![]),
+        ("c", json!([{"type": "Slow", "$patch": "delete"}]), vec![]),
     ];
     for (who, conditions, want) in table {
         let row = format!("{who} {conditions}");

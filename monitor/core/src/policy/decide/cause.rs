@@ -235,7 +235,7 @@ fn squeeze(
     takers.iter().find_map(|candidate| {
         let target = target_of(candidate, sample);
         let able = Able::of(question, &target, first, None);
-        let is_new = !standing.was_tried(&first.threshold, &target.uid, StepKind::Squeeze);
+        let is_new = !standing.was_tried(first, &target.uid, StepKind::Squeeze);
         let can = is_new && able.can(StepKind::Squeeze);
         let (step, why) = (StepKind::Squeeze, StepReason::Gentlest);
         can.then_some(Proposal {
@@ -299,8 +299,7 @@ fn reclaim_first(
     let pods: Vec<(CgroupId, String, &Arc<Cgroup>)> = pods.collect();
     let sum = pods.iter().map(|(_, _, group)| active(group)).fold(0, u64::saturating_add);
     let untried = pods.iter().filter(|(_, uid, group)| {
-        active(group) >= want.0.min(sum / 2)
-            && !standing.was_tried(&first.threshold, uid, StepKind::Reclaim)
+        active(group) >= want.0.min(sum / 2) && !standing.was_tried(first, uid, StepKind::Reclaim)
     });
     let (_, uid, group) = untried.max_by_key(|(id, _, group)| (active(group), *id))?;
     // Cache that was not lately used goes first, and the kubelet does not count it.

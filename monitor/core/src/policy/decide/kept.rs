@@ -8,24 +8,30 @@ use serde::{Deserialize, Serialize};
 use crate::model::decision::StepKind;
 use crate::model::units::Nanos;
 
-/// Steps that were tried: threshold, uid, step.
-pub(super) type Tried = BTreeSet<(String, String, StepKind)>;
+/// A step on a target: threshold, uid, step.
+pub(super) type Entry = (String, String, StepKind);
+/// Steps that were tried.
+pub(super) type Tried = BTreeSet<Entry>;
 
-/// When an eviction that a budget refused is asked for again. A pod that takes the other's place is
-/// ready after some ten seconds; a request that is in vain costs the candidate after it nothing.
-const ASKED_AGAIN: Nanos = Nanos(30 * Nanos::SECOND.0);
+/// When an eviction that a budget refused is asked for again, at first and at most; the time is doubled
+/// by each refusal. A pod that takes the other's place is ready after some ten seconds; a request that
+/// is in vain costs the candidate after it nothing, but the API server reads the budgets for it.
+const ASKED_AGAIN: (Nanos, Nanos) = (Nanos(30 * Nanos::SECOND.0), Nanos(300 * Nanos::SECOND.0));
 
-/// By threshold and uid.
+/// By threshold and uid, for as long as the eviction counts as tried.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Kept(BTreeMap<String, BTreeMap<String, Refused>>);
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 struct Refused {
-    at: Nanos,
-    /// What is not tried on it until it is asked for again.
-    untried: BTreeSet<StepKind>,
+    /// When that was heard; `None` once the eviction was asked for again.
+    at: Option<Nanos>,
+    /// Its eviction may be asked for again.
+    is_due: bool,
+    /// Refusals before this one.
+    n_before: u32,
 }
 
 impl Kept {
@@ -34,37 +40,41 @@ impl Kept {
     }
 
     /// Nothing is tried on it until its time has come.
-    pub(super) fn keep(&mut self, tried: &mut Tried, against: &str, uid: &str, now: Nanos) {
-        let steps = StepKind::ALL.into_iter();
-        let untried = steps.filter(|step| tried.insert(entry(against, uid, *step))).collect();
-        let kept = self.0.entry(against.into()).or_default();
-        kept.insert(uid.into(), Refused { at: now, untried });
+    pub(super) fn keep(&mut self, against: String, uid: String, now: Nanos) {
+        let kept = self.0.entry(against).or_default();
+        let n_before = kept.get(&uid).map_or(0, |before| before.n_before.saturating_add(1));
+        kept.insert(uid, Refused { at: Some(now), is_due: false, n_before });
     }
 
-    /// Lets those be evicted again whose time has come; the other steps on them still wait for that.
-    pub(super) fn ask_again(&mut self, tried: &mut Tried, now: Nanos) {
+    /// Whether this step is not to be tried: it was, or it has to wait until the eviction is asked for
+    /// again. A step that is not asked for does not wait where there is no time to be told no.
+    pub(super) fn shuts_out(&self, tried: &Tried, entry: &Entry, is_pressing: bool) -> bool {
+        let (against, uid, step) = entry;
+        let refused = self.0.get(against).and_then(|kept| kept.get(uid));
+        match refused.filter(|refused| refused.at.is_some()) {
+            Some(refused) if *step == StepKind::Evict => !refused.is_due,
+            Some(_) if !is_pressing => true,
+            _ => tried.contains(entry),
+        }
+    }
+
+    /// Lets those be evicted again whose time has come, and forgets those of whom `tried` knows no more.
+    pub(super) fn ask_again(&mut self, tried: &Tried, now: Nanos) {
         for (against, kept) in &mut self.0 {
-            kept.retain(|uid, Refused { at, untried }| {
-                if now.since(*at) < ASKED_AGAIN {
-                    return true;
-                }
-                tried.remove(&entry(against, uid, StepKind::Evict));
-                // Else what was tried is forgotten.
-                untried.iter().any(|step| tried.contains(&entry(against, uid, *step)))
-            });
+            kept.retain(|uid, _| tried.contains(&(against.clone(), uid.clone(), StepKind::Evict)));
+            for refused in kept.values_mut() {
+                let doubled = 1_u64.checked_shl(refused.n_before).unwrap_or(u64::MAX);
+                let wait = ASKED_AGAIN.1.0.min(ASKED_AGAIN.0.0.saturating_mul(doubled));
+                refused.is_due = refused.at.is_some_and(|at| now.since(at) >= Nanos(wait));
+            }
         }
         self.0.retain(|_, kept| !kept.is_empty());
     }
 
     /// It is asked for its eviction again.
-    pub(super) fn asked(&mut self, tried: &mut Tried, against: &str, uid: &str) {
-        let refused = self.0.get_mut(against).and_then(|kept| kept.remove(uid));
-        for step in refused.into_iter().flat_map(|refused| refused.untried) {
-            tried.remove(&entry(against, uid, step));
+    pub(super) fn asked(&mut self, against: &str, uid: &str) {
+        if let Some(refused) = self.0.get_mut(against).and_then(|kept| kept.get_mut(uid)) {
+            (refused.at, refused.is_due) = (None, false);
         }
     }
-}
-
-fn entry(against: &str, uid: &str, step: StepKind) -> (String, String, StepKind) {
-    (against.to_owned(), uid.to_owned(), step)
 }

@@ -35,6 +35,9 @@ impl Proposal {
     /// Makes the action, and has it remembered.
     pub(super) fn begin(self, question: &Question<'_>, standing: &mut ReliefStanding) -> Action {
         let Self { step, why, target, reason, want, counts } = self;
+        if step == StepKind::Evict {
+            standing.kept.asked(&reason.threshold.name(), &target.uid);
+        }
         let able = Able::of(question, &target, &reason, want);
         let escalates_to = standing.untried(&able, Some(step)).map(|(step, _)| step);
         let grace = step

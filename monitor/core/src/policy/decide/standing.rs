@@ -33,7 +33,7 @@ pub struct ReliefStanding {
     /// Since that shortage began.
     tried: Tried,
     #[serde(skip_serializing_if = "Kept::is_empty")]
-    kept: Kept,
+    pub(super) kept: Kept,
     /// Since when a threshold has not been met, of those on which something was tried.
     calm: BTreeMap<String, Nanos>,
     /// Squeezes against exhaustion, by action: when each was ordered, and how fast memory was lost
@@ -213,10 +213,6 @@ impl ReliefStanding {
             self.marks.insert(action.id, Mark { at, uid, has_failed: false });
             return;
         }
-        if action.step == StepKind::Evict {
-            let against = action.reason.threshold.name();
-            self.kept.asked(&mut self.tried, &against, &action.target.uid);
-        }
         self.try_on(&action.target, &action.reason.threshold, action.step);
         if action.step == StepKind::Squeeze && growth.is_some() {
             // Others are squeezed beside it, until memory lasts longer.
@@ -227,8 +223,10 @@ impl ReliefStanding {
         self.pending = Some(Pending::new(action.clone(), held));
     }
 
-    pub(super) fn was_tried(&self, against: &Trigger, uid: &str, step: StepKind) -> bool {
-        self.tried.contains(&(against.name(), uid.to_owned(), step))
+    /// Whether a step is not to be tried on this one any more, or not yet again.
+    pub(super) fn was_tried(&self, against: &Met, uid: &str, step: StepKind) -> bool {
+        let entry = (against.threshold.name(), uid.to_owned(), step);
+        self.kept.shuts_out(&self.tried, &entry, Kind::of(against).is_pressing())
     }
 
     /// Whether it was ordered a moment ago to mark this one, and nothing says that it failed.
@@ -268,10 +266,9 @@ impl ReliefStanding {
         able: &Able<'_>,
         after: Option<StepKind>,
     ) -> Option<(StepKind, StepReason)> {
-        let (against, uid) = (able.reason.threshold.name(), &able.target.uid);
         let mut next = able.next(after);
         while let Some((step, _)) = next
-            && self.tried.contains(&(against.clone(), uid.clone(), step))
+            && self.was_tried(able.reason, &able.target.uid, step)
         {
             next = able.next(Some(step));
         }
@@ -284,8 +281,8 @@ impl ReliefStanding {
         its.map(|(_, uid, _)| uid.as_str()).collect()
     }
 
-    /// Tries nothing more on the target against this. Of an eviction that was refused not for ever, and
-    /// it does not count against the budget.
+    /// Tries nothing more on the target against this. Where its eviction was refused, that is not for
+    /// ever, and the eviction does not count against the budget.
     pub(super) fn leave_alone(&mut self, Action { target, reason, step, .. }: &Action, now: Nanos) {
         let against = &reason.threshold;
         if *step != StepKind::Evict {
@@ -293,7 +290,7 @@ impl ReliefStanding {
         }
         let last = self.victims.iter().rposition(|(_, uid)| *uid == target.uid);
         last.map(|last| self.victims.remove(last));
-        self.kept.keep(&mut self.tried, &against.name(), &target.uid, now);
+        self.kept.keep(against.name(), target.uid.clone(), now);
     }
 
     /// Until when nothing new is begun against this, after a victim's memory has come back.
@@ -372,7 +369,6 @@ impl ReliefStanding {
         self.victims.retain(|(_, uid)| !has_helped(uid));
         let victims = &self.victims;
         self.takers.retain(|uid, _| victims.iter().any(|(_, victim)| victim == uid));
-        self.kept.ask_again(&mut self.tried, now);
         let uids = self.tried.iter().map(|(_, uid, _)| uid.clone()).collect();
         let there = present(&uids, question.sample);
         let is_unread = |uid: &str| is_unread_at(uid, question.sample);
@@ -382,6 +378,7 @@ impl ReliefStanding {
             let is_pending = pending.as_ref().is_some_and(|(n, u)| n == name && *u == uid);
             is_pending || (!is_over && (there.contains(uid) || is_unread(uid)))
         });
+        self.kept.ask_again(&self.tried, now);
     }
 
     /// Holds back for a reason that the operator is told, once.

@@ -1,5 +1,6 @@
 mod clean_up;
 mod endings;
+mod kept;
 mod node;
 mod outliving;
 mod properties;
@@ -306,47 +307,6 @@ fn decide_emergency_overtakes_a_gentler_step() {
     let gone =
         [Met { measured: seconds(1).0, ..met(pressure(PressureSignal::Exhaustion(seconds(10)))) }];
     assert_eq!(short(&node.at(2, &gone)), Some(("a", KillContainers)));
-}
-
-#[test]
-fn decide_respects_a_disruption_budget_while_there_is_time() {
-    let soft = [met(threshold(Signal::PidAvailable, seconds(30)))];
-    let mut node = Node::new();
-    assert_eq!(short(&node.at(1, &soft)), Some(("a", Evict)));
-    node.hear(1, OutcomeResult::Refused);
-    assert_eq!(short(&node.at(2, &soft)), Some(("b", Evict)));
-}
-
-#[test]
-fn decide_asks_again_for_a_pod_that_a_disruption_budget_kept() {
-    let soft = [met(threshold(Signal::PidAvailable, seconds(30)))];
-    let mut node = Node::new();
-    node.relief.budget = 1;
-    node.end("c");
-    #[rustfmt::skip]
-    let table = [
-        // second, step, answer
-        (1,  Some("a"), Some(OutcomeResult::Refused)),
-        (2,  Some("b"), Some(OutcomeResult::Refused)),
-        (3,  None,      None),
-        (31, None,      None), // it was told at 2 s
-        (32, Some("a"), Some(OutcomeResult::Refused)),
-        (33, Some("b"), Some(OutcomeResult::Refused)),
-        (34, None,      None),
-        (63, Some("a"), Some(OutcomeResult::Failed)),
-    ];
-    for (second, who, result) in table {
-        let verdict = node.at(second, &soft);
-        assert_eq!(short(&verdict), who.map(|who| (who, Evict)), "{second}");
-        if let (Some(action), Some(result)) = (verdict.actions.first(), result) {
-            node.hear(action.id, result);
-        } else {
-            assert_eq!(verdict.held, Some(Hold::NothingHelps), "{second}");
-        }
-        let memory = serde_json::to_string(&node.standing).unwrap();
-        node.standing = serde_json::from_str(&memory).unwrap();
-    }
-    assert_eq!(short(&node.at(64, &soft)), Some(("a", StopContainers)), "the steps go on");
 }
 
 #[test]
