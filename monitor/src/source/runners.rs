@@ -7,13 +7,13 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, mem};
 
-use super::gap;
+use super::gap::{self, ReadError};
 use super::lines::{Torn, lines, number};
 use isobar_core::model::cgroup::CgroupPath;
-use isobar_core::model::sample::{Moment, Resident, Runner};
+use isobar_core::model::sample::{Gap, Resident, Runner, Sample};
 use isobar_core::model::units::{Bytes, MilliCpu, Nanos, scale};
 use isobar_core::view::suspects::Suspect;
 use isobar_core::view::verdict::Resource;
@@ -57,6 +57,8 @@ pub struct Runners {
     found: Vec<Runner>,
     looked: Option<Nanos>,
     progress: Progress,
+    /// That processes may not be looked at was told.
+    is_told: bool,
 }
 
 /// How far a look at all processes of a suspect has come: it is taken in parts.
@@ -66,6 +68,8 @@ struct Progress {
     /// How many of the youngest were looked at.
     next: usize,
     is_whole: bool,
+    /// Of one that was looked at since it began, nothing is known.
+    is_torn: bool,
     /// The busiest so far, which are looked at each time.
     best: Vec<u32>,
 }
@@ -101,6 +105,7 @@ impl Runners {
             found: Vec::new(),
             looked: None,
             progress: Progress::default(),
+            is_told: false,
         }
     }
 
@@ -124,21 +129,31 @@ impl Runners {
         self.next = whose;
     }
 
-    /// What the last two looks found. It is kept until the next two, or until no cgroup is suspected.
-    pub fn read(&mut self, at: Moment) -> Vec<Runner> {
-        let now = at.boot;
+    /// Adds what the last two looks found. It is kept until the next two, or until no cgroup is
+    /// suspected. Where a process may not be looked at, nobody is named: it may be the one.
+    pub fn read(&mut self, sample: &mut Sample) {
+        let now = sample.at.boot;
         // An urgent tick comes too soon for the kernel's clock, which counts hundredths of a second.
         let is_due = |(before, _): &mut (Look, Suspect)| now.since(before.at) >= APART;
-        if let Some((before, whose)) = self.before.take_if(is_due) {
-            self.found = self.busiest(&before, &whose, now);
+        let read = if let Some((before, whose)) = self.before.take_if(is_due) {
+            self.busiest(&before, &whose, now).map(|found| self.found = found)
         } else if let Some(suspect) = self.next.take() {
             self.looked = Some(now);
-            self.before = Some((self.look(&suspect, now), suspect));
+            self.look(&suspect, now).map(|look| self.before = Some((look, suspect)))
+        } else {
+            Ok(())
+        };
+        if let Err(why) = read {
+            self.found.clear();
+            (self.progress.is_whole, self.progress.is_torn) = (false, true);
+            if !mem::replace(&mut self.is_told, true) {
+                sample.gaps.push(unnamed(&why));
+            }
         }
-        self.found.clone()
+        sample.runners.extend_from_slice(&self.found);
     }
 
-    fn look(&mut self, whose: &Suspect, at: Nanos) -> Look {
+    fn look(&mut self, whose: &Suspect, at: Nanos) -> Result<Look, ReadError> {
         let pids = match whose {
             Suspect::Cgroup { paths, .. } => self.pids(paths),
             Suspect::Machine => self.all_pids(),
@@ -146,17 +161,30 @@ impl Runners {
         let pids = self.progress.part(whose, &pids);
         let all = pids.into_iter().filter_map(|pid| {
             let stat = stat_of(&self.proc, pid)?;
-            Some(((pid, stat.started), self.used(pid, &stat)))
+            let used = self.used(pid, &stat).transpose()?;
+            Some(used.map(|used| ((pid, stat.started), used)))
         });
-        Look { at, used: all.collect() }
+        Ok(Look { at, used: all.collect::<Result<_, _>>()? })
     }
 
-    fn used(&self, pid: u32, stat: &Stat) -> Used {
-        let moved = (self.resource == Resource::Io).then(|| io_of(&self.proc, pid)).flatten();
-        Used { ticks: stat.used, pages: stat.resident, moved }
+    /// `None` if it is gone.
+    fn used(&self, pid: u32, stat: &Stat) -> Result<Option<Used>, ReadError> {
+        let mut moved = None;
+        if self.resource == Resource::Io {
+            moved = io_of(&self.proc, pid, stat)?;
+            if moved.is_none() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Used { ticks: stat.used, pages: stat.resident, moved }))
     }
 
-    fn busiest(&mut self, before: &Look, whose: &Suspect, now: Nanos) -> Vec<Runner> {
+    fn busiest(
+        &mut self,
+        before: &Look,
+        whose: &Suspect,
+        now: Nanos,
+    ) -> Result<Vec<Runner>, ReadError> {
         let passed = now.since(before.at);
         let (cgroup, is_of_machine) = match whose {
             Suspect::Cgroup { id, paths } => {
@@ -166,16 +194,25 @@ impl Runners {
         };
         let all = before.used.iter().filter_map(|((pid, started), earlier)| {
             let stat = stat_of(&self.proc, *pid).filter(|stat| stat.started == *started)?;
-            let used = self.between(*earlier, self.used(*pid, &stat), passed);
-            let (used, memory, io) = used?;
-            Some(Runner { pid: *pid, name: stat.name, used, cgroup, is_of_machine, memory, io })
+            let used = self.used(*pid, &stat).transpose()?;
+            let used = used.map(|now| self.between(*earlier, now, passed)).transpose()?;
+            Some(used.map(|(used, memory, io)| Runner {
+                pid: *pid,
+                name: stat.name,
+                used,
+                cgroup,
+                is_of_machine,
+                memory,
+                io,
+            }))
         });
-        let mut all: Vec<_> = all.collect();
+        let mut all = all.collect::<Result<Vec<_>, _>>()?;
         all.sort_unstable_by_key(|runner| (Reverse(self.weight(runner)), runner.pid));
         all.truncate(NAMED);
         self.progress.best = all.iter().map(|runner| runner.pid).collect();
+        self.is_told &= !self.progress.is_whole;
         let may_name = self.progress.is_whole || all.iter().any(is_certain);
-        if may_name { all } else { Vec::new() }
+        Ok(if may_name { all } else { Vec::new() })
     }
 
     /// What a process used between two looks; `None` if that is nothing.
@@ -246,6 +283,13 @@ impl Runners {
     }
 }
 
+/// That nobody is named, and why.
+fn unnamed(why: &ReadError) -> Gap {
+    let mut gap = why.gap();
+    gap.detail.push_str(": no process is named for IO");
+    gap
+}
+
 /// Whether it uses so much that it may be named before all were looked at.
 fn is_certain(Runner { used, memory, io, .. }: &Runner) -> bool {
     match (memory, io) {
@@ -263,9 +307,10 @@ impl Progress {
         let begin = if self.next < all.len() { self.next } else { 0 };
         let end = all.len().min(begin + LOOKED_AT);
         let is_last = end == all.len();
+        self.is_torn &= begin > 0;
         // Processes that have come since are the youngest: it begins with them again.
         self.next = if is_last { 0 } else { end };
-        self.is_whole |= is_last;
+        self.is_whole |= is_last && !self.is_torn;
         let mut part = all[begin..end].to_vec();
         part.extend(self.best.iter().filter(|pid| !all[begin..end].contains(pid)));
         part

@@ -1,4 +1,5 @@
 use isobar_core::model::cgroup::CgroupId;
+use isobar_core::model::sample::{GapReason, Moment};
 use tempfile::TempDir;
 
 use super::process::{Stat, moved, stat};
@@ -58,12 +59,17 @@ impl Host {
 
 /// A reading, and whom it makes suspect.
 fn tick(runners: &mut Runners, second: u64, suspect: Option<Suspect>) -> Vec<Runner> {
-    let boot = Nanos(second * Nanos::SECOND.0);
-    let found = runners.read(Moment { boot, ..Moment::default() });
-    if runners.is_due(boot) {
+    let mut sample = at(second);
+    runners.read(&mut sample);
+    if runners.is_due(sample.at.boot) {
         runners.suspect(suspect);
     }
-    found
+    sample.runners
+}
+
+fn at(second: u64) -> Sample {
+    let boot = Nanos(second * Nanos::SECOND.0);
+    Sample { at: Moment { boot, ..Moment::default() }, ..Sample::default() }
 }
 
 #[test]
@@ -109,13 +115,13 @@ fn runners_among_more_than_one_look_takes() {
         let mut looks = Vec::new();
         for round in 0..4 {
             for (second, ticks) in [(0, 0), (1, 1)] {
-                let boot = Nanos((1_000 * young + 20 * round + second) * Nanos::SECOND.0);
+                let mut sample = at(1_000 * young + 20 * round + second);
                 host.ran(7, 22, round * 90 + ticks * 90);
                 host.ran(1_199, 22, round * young + ticks * young);
                 runners.suspect(Some(root()));
-                let found = runners.read(Moment { boot, ..Moment::default() });
+                runners.read(&mut sample);
                 if second == 1 {
-                    looks.push(found.first().map(|runner| runner.pid));
+                    looks.push(sample.runners.first().map(|runner| runner.pid));
                 }
             }
         }
@@ -178,9 +184,9 @@ fn runners_that_began_after_all_were_looked_at() {
             (1..2 * round).for_each(|pid| host.ran(pid, 22, u64::from(round)));
             host.ran(2 * round, 22, ticks);
             runners.suspect(Some(Suspect::Machine));
-            let boot = Nanos((20 * u64::from(round) + second) * Nanos::SECOND.0);
-            let found = runners.read(Moment { boot, ..Moment::default() });
-            looks.extend(found.first().filter(|_| second == 1).map(|one| one.pid));
+            let mut sample = at(20 * u64::from(round) + second);
+            runners.read(&mut sample);
+            looks.extend(sample.runners.first().filter(|_| second == 1).map(|one| one.pid));
         }
     }
     assert_eq!(looks, [2, 4, 6]);
@@ -222,19 +228,41 @@ fn runners_for_memory_are_those_that_grow_or_else_the_largest() {
 }
 
 #[test]
-fn runners_for_io_are_those_whose_io_is_known() {
-    let host = Host::new("1\n2\n3\n4\n");
+fn runners_for_io_are_named_if_all_may_be_looked_at() {
+    let host = Host::new("");
     let mut runners = Runners::new(Resource::Io, host.0.path(), host.0.path());
-    let root = || Some(Suspect::Cgroup { id: CgroupId(1), paths: vec![CgroupPath::root()] });
     (1..=4).for_each(|pid| host.ran(pid, 22, 0));
-    let moved = |all: [u64; 3]| (1..).zip(all).for_each(|(pid, bytes)| host.moved(pid, bytes));
-    moved([100, 100, 100]); // the fourth may not be looked at
-    assert_eq!(tick(&mut runners, 1, root()), [], "not suspected before");
-    assert_eq!(tick(&mut runners, 2, None), [], "the first look");
-    moved([150, 100, 900]);
-    let found = tick(&mut runners, 3, None);
-    let found: Vec<_> = found.iter().map(|one| (one.pid, one.io, one.memory)).collect();
-    assert_eq!(found, [(3, Some(Bytes(800)), None), (1, Some(Bytes(50)), None)]);
+    let mut pair = |round: u64, all: &[(u32, u64)]| {
+        let mut gaps = Vec::new();
+        for second in [0, 1] {
+            all.iter().for_each(|(pid, bytes)| host.moved(*pid, second * bytes));
+            runners.suspect(Some(Suspect::Machine));
+            let mut sample = at(20 * round + second);
+            runners.read(&mut sample);
+            gaps.extend(sample.gaps.into_iter().map(|gap| (gap.why, gap.detail)));
+            runners.next = None;
+            if second == 1 {
+                let found = sample.runners.iter().map(|one| (one.pid, one.io.unwrap().0));
+                return (found.collect::<Vec<_>>(), gaps);
+            }
+        }
+        unreachable!("two looks");
+    };
+    // The kernel refuses the fourth, as it does those of other users without CAP_SYS_PTRACE.
+    let refused = host.0.path().join("4/io");
+    std::os::unix::fs::symlink("io", &refused).unwrap();
+    let used = [(1, 50), (2, 0), (3, 800)];
+    let (found, gaps) = pair(0, &used);
+    assert_eq!(found, [], "the fourth may do more");
+    let [(GapReason::Failed, detail)] = &gaps[..] else { panic!("{gaps:?}") };
+    assert!(detail.ends_with(": no process is named for IO"), "{detail}");
+    assert_eq!(pair(1, &used), (vec![], vec![]), "told once");
+    // It ends: its directory is there no more.
+    fs::remove_dir_all(host.0.path().join("4")).unwrap();
+    assert_eq!(pair(2, &used), (vec![(3, 800), (1, 50)], vec![]));
+    host.ran(4, 22, 0);
+    let (found, gaps) = pair(3, &used);
+    assert_eq!((found, gaps.len()), (vec![], 1), "it is told again, and nobody named any more");
 }
 
 #[test]
