@@ -13,6 +13,8 @@ pub(super) struct Stat {
     /// CPU time, in ticks of the kernel's clock for user space.
     pub(super) used: u64,
     pub(super) started: u64,
+    /// Page faults and CPU time of children that have ended: all that are waited for add to it.
+    pub(super) reaped: u64,
     /// Resident memory, in pages.
     pub(super) resident: u64,
 }
@@ -47,6 +49,7 @@ pub(super) fn stat(text: &[u8]) -> Result<Stat, Torn> {
         name: str::from_utf8(name).map_or_else(|_| name.escape_ascii().to_string(), str::to_owned),
         used: field(14)?.saturating_add(field(15)?),
         started: field(22)?,
+        reaped: [field(11)?, field(16)?, field(17)?].into_iter().fold(0, u64::saturating_add),
         resident: field(24)?,
     })
 }
