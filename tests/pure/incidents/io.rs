@@ -17,7 +17,7 @@ fn sample(second: u64, share: Percent) -> Sample {
     sample.node.pressure.io = Some(Pressure { some: Some(line), full: Some(line) });
     let cgroups = [("/", None, 0), ("/backup.service", Some(1), 40), ("/web.service", Some(1), 1)];
     for (id, (path, parent, mib)) in (1..).zip(cgroups) {
-        let read = Bytes(second * mib << 20);
+        let read = Bytes((second * mib) << 20);
         let io = Some(IoStat { read, reads: second * mib, ..IoStat::default() });
         let (path, parent) = (CgroupPath(path.into()), parent.map(CgroupId));
         let io = io.filter(|_| parent.is_some());
