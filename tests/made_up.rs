@@ -22,7 +22,7 @@ use isobar_core::model::stall::{Coverage, MemoryCause, OomKill};
 use isobar_core::model::units::{Bytes, Micros, MilliCpu, Nanos, Percent};
 use isobar_core::policy::engine::Step;
 use isobar_kubelet::checkpoint::Assignment;
-use isobar_kubelet::cpus::Pool;
+use isobar_kubelet::cpus::{Pool, Sets};
 
 /// A name that a browser or a terminal would act upon if it were not taken as text.
 pub(crate) const HOSTILE: &str = "/<img src=x onerror=alert(1)>.service";
@@ -58,9 +58,11 @@ pub(crate) fn cpus(problem: Option<&str>) -> Pool {
     let of_a = Assignment { pod: POD_A.into(), container: "app".into(), cpus: set("2-3") };
     Pool {
         reserved: set("0"),
-        default: set("0-1,4-7"),
-        exclusive: set("2-3"),
-        shared_millicores: 5_000,
+        sets: Some(Sets {
+            default: set("0-1,4-7"),
+            exclusive: set("2-3"),
+            shared_millicores: 5_000,
+        }),
         assignments: vec![of_a],
         problems: problem.map(str::to_owned).into_iter().collect(),
     }

@@ -47,7 +47,7 @@ fn past_of_an_agent_is_that_of_its_recording() {
     let (here, afar) = (["-f", file.to_str().unwrap()], ["--agent", &*address]);
     let (begin, end) = ("2026-11-22T10:13:40Z", "2026-11-22T10:13:55Z");
     #[rustfmt::skip]
-    let table: [(&[&str], i32); 16] = [
+    let table: [(&[&str], i32); 22] = [
         // arguments, code
         (&["status", "--at", "2026-11-22T10:13:50Z"],                 10),
         (&["status", "--at", "2026-11-22T10:13:32Z"],                 0),
@@ -65,6 +65,13 @@ fn past_of_an_agent_is_that_of_its_recording() {
         (&["explain", "--begin", begin, "--end", "2026-11-22T10:13:42Z"], 0), // no outcomes yet
         (&["top", "--end", end, "-o", "json"],                         0),
         (&["status", "--begin", "2026-11-22T11:00:00Z"],              3),
+        // From the end of a file, and by the clock of an agent, here that of its recording.
+        (&["status", "--at", "now"],                                  10),
+        (&["status", "--at", "-20s"],                                 0),
+        (&["explain", "--at", "20 s ago"],                            0),
+        (&["rank", "--at", "-20s"],                                   0),
+        (&["status", "--begin", "-20s", "--end", "-5s"],              10),
+        (&["status", "--begin", "-5s", "--end", "now"],               10),
     ];
     for (arguments, code) in table {
         let (here, afar) = (of(arguments, here), of(arguments, afar));

@@ -13,10 +13,16 @@ use isobar::serve::metrics::catalogue::{ALL, Kind};
 use isobar::serve::publish::Latest;
 use isobar::serve::router;
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
+use isobar_core::model::cost::Cost;
 use isobar_core::model::pod::{Place, QosClass};
+use isobar_core::model::sample::Sample;
+use isobar_core::model::settings::Settings;
 use isobar_core::model::snapshot::{Scope, Snapshot};
+use isobar_core::model::stall::Coverage;
+use isobar_core::policy::engine::Step;
 use tower::ServiceExt as _;
 
+use crate::made_up;
 use crate::promtool::promtool;
 
 const OPEN_METRICS: &str = "application/openmetrics-text";
@@ -157,6 +163,25 @@ async fn metrics_unknown_is_absent() {
         assert!(!found.contains(absent), "{absent}");
     }
     assert!(found.contains("isobar_covered"), "what is not covered is known");
+}
+
+#[tokio::test]
+async fn metrics_of_a_recording_have_oom_kills_if_it_holds_one() {
+    let kill = made_up::snapshot(3).oom_kills.remove(0);
+    let all = Coverage { waits: true, throttling: true, memory: true, memory_causes: true };
+    let (mut publisher, latest) = full::publisher();
+    for (tick, kills) in [(1, vec![]), (2, vec![kill])] {
+        let want = !kills.is_empty();
+        let snapshot = Snapshot { tick, covers: all, oom_kills: kills, ..full::snapshot() };
+        let step = Step { snapshot, ..Step::default() };
+        publisher.note(&Sample::default(), &Settings::default(), &step);
+        // Of a recorded tick there are no capabilities.
+        publisher.publish(step, Vec::new(), Cost::default());
+        let text = scrape(&latest, OPEN_METRICS).await;
+        for name in ["isobar_oom_kills_total{", "isobar_oom_kills_foreseen_total "] {
+            assert_eq!(samples(&text).iter().any(|line| line.starts_with(name)), want, "{name}");
+        }
+    }
 }
 
 fn pod(uid: &str) -> Scope {

@@ -23,6 +23,7 @@ use isobar_core::model::units::{Nanos, Percent};
 use isobar_core::model::workload::Pod;
 use isobar_core::policy::engine::Step;
 use isobar_core::view::foresight::Tally;
+use isobar_kubelet::cpus::Pool;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -217,8 +218,14 @@ async fn openapi_holds_for_cpu_sets() {
         "names": { POD_A: "shop/web" },
     });
     assert_eq!(told, want);
-    publisher.note_node((None, None));
+    let pool = made_up::cpus(Some("cannot read cpu_manager_state: Permission denied"));
+    publisher.note_node((Some(&Pool { sets: None, assignments: vec![], ..pool }), None));
     made_up::publish(&mut publisher, 2);
+    let told = rules.hold(&router, "/api/v1/allocatable", "").await["cpus"].take();
+    let keys: Vec<_> = told.as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["assignments", "names", "problems", "reserved"], "the rest is not known");
+    publisher.note_node((None, None));
+    made_up::publish(&mut publisher, 3);
     let told = rules.hold(&router, "/api/v1/allocatable", "").await;
     assert_eq!(told["cpus"], Value::Null, "without the static policy");
 }

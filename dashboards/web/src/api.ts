@@ -224,12 +224,13 @@ export interface LimitState {
 /** What the kubelet's CPU manager leaves to whom; CPUs as 0-3,8. */
 export interface Cpus {
   reserved: string;
-  default: string;
-  exclusive: string;
-  sharedMillicores: number;
+  /** Absent, as are the next two, where isobar could not read the state file. */
+  default?: string;
+  exclusive?: string;
+  sharedMillicores?: number;
   /** Of a pod, by its uid, or of one of its containers. */
   assignments: { pod: string; container: string; cpus: string }[];
-  /** Why the kubelet would not start with its state file. */
+  /** Why the kubelet would not start with its state file, or isobar could not read it. */
   problems: string[];
   /** Of pods, by uid. */
   names: Record<string, string>;

@@ -104,24 +104,34 @@ pub fn is_strict(node: &Node) -> bool {
 pub struct Pool {
     /// For daemons.
     pub reserved: CpuSet,
+    /// `None` if isobar could not read the state file.
+    #[serde(flatten)]
+    pub sets: Option<Sets>,
+    /// Whose the exclusive CPUs are.
+    pub assignments: Vec<Assignment>,
+    /// Why the kubelet would not start with its state file, in its words, and it assigns nothing then;
+    /// or why isobar could not read it.
+    pub problems: Vec<String>,
+}
+
+/// The CPUs that are not for daemons alone.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Sets {
     /// Of containers without exclusive CPUs.
     pub default: CpuSet,
     pub exclusive: CpuSet,
     /// Of the CPUs in `default`, those that are not reserved, in thousandths.
     pub shared_millicores: u64,
-    /// Whose the exclusive CPUs are.
-    pub assignments: Vec<Assignment>,
-    /// Why the kubelet would not start with its state file, in its words; it assigns nothing then.
-    pub problems: Vec<String>,
 }
 
-impl Pool {
+impl Sets {
     #[must_use]
     pub fn of(plan: &Plan, exclusive: CpuSet) -> Self {
         let default = minus(&plan.default, &exclusive);
         let shared_millicores = shared_pool_millicores(&default, &plan.reserved);
-        let reserved = plan.reserved.clone();
-        Self { reserved, default, exclusive, shared_millicores, ..Self::default() }
+        Self { default, exclusive, shared_millicores }
     }
 }
 

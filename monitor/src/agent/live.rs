@@ -177,8 +177,7 @@ impl Source for Live {
         if let Some(kernel) = &mut sample.kernel {
             blind.iter().for_each(|blind| distrust(&mut kernel.covers, blind));
         }
-        let at = sample.at;
-        sample.runners = self.runners.iter_mut().flat_map(|runners| runners.read(at)).collect();
+        self.runners.iter_mut().for_each(|runners| runners.read(&mut sample));
         if let Some(kernel) = &sample.kernel {
             let root = sample.cgroups.iter().find(|(_, cgroup)| cgroup.path.is_root());
             let waited = root.and_then(|(id, _)| kernel.groups.get(id)).map(|all| all.wait);

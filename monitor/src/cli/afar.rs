@@ -2,6 +2,7 @@
 //! one request each. What a file cannot be read for from afar is said in docs/recording.md.
 
 use anyhow::{Context as _, Result, bail};
+use isobar::clock::written::When;
 use isobar_core::model::decision::{Decision, Outcome};
 use isobar_core::model::sample::Moment;
 use isobar_core::model::units::Nanos;
@@ -12,23 +13,45 @@ use serde::Deserialize;
 
 use super::ask::{Fetched, Place, fetch, no_agent, view_of};
 use super::exit::{InvalidAnswer, Refused};
-use super::range::{Range, Ticks};
+use super::range::{Range, RangeArgs, Ticks};
 
 /// The last tick that is no later.
-pub(crate) fn view_at(place: &Place, at: Nanos) -> Result<View> {
+pub(crate) fn view_at(place: &Place, at: When) -> Result<View> {
     view_of(place, &format!("/api/v1/snapshot?at={}", exact(at)?))
 }
 
-/// As the API takes it, to the nanosecond.
-pub(crate) fn exact(at: Nanos) -> Result<Timestamp> {
-    Timestamp::from_nanosecond(at.0.into()).context("this moment is beyond the calendar")
+/// As the API takes it, to the nanosecond: what is relative counts from the agent's clock.
+pub(crate) fn exact(at: When) -> Result<String> {
+    let wall = match at {
+        When::Ago(Nanos(0)) => return Ok("now".into()),
+        When::Ago(Nanos(ago)) => return Ok(format!("-{ago}ns")),
+        When::Wall(Nanos(wall)) => Timestamp::from_nanosecond(wall.into()),
+    };
+    Ok(wall.context("this moment is beyond the calendar")?.to_string())
 }
 
 /// What an agent says of its recording.
 #[derive(Deserialize)]
 struct Recording {
     begin: Option<Moment>,
+    end: Option<Moment>,
     problem: Option<String>,
+}
+
+/// The first and the last tick that an agent has recorded.
+fn recorded(place: &Place) -> Result<(Moment, Moment)> {
+    let json = match fetch(place, "/api/v1/recording")? {
+        Fetched::Document(json) => json,
+        Fetched::NotYet => bail!("the agent on {place} is starting: ask again once it runs"),
+        Fetched::NoAgent => bail!(no_agent(place)),
+    };
+    let Recording { begin, end, problem } = serde_json::from_slice(&json)
+        .map_err(|source| InvalidAnswer { address: place.to_string(), source })?;
+    let Some(known) = begin.zip(end) else {
+        let why = problem.unwrap_or_else(|| "nothing is recorded".into());
+        bail!(Refused(format!("the agent on {place}: {why}")));
+    };
+    Ok(known)
 }
 
 /// The ticks of a range, oldest first.
@@ -41,37 +64,31 @@ pub(crate) struct Views {
 }
 
 impl Views {
-    pub(crate) fn open(place: Place, range: Range) -> Self {
-        Self { place, range, last: None, is_empty: true }
+    /// Of a range whose relative moments count from the end of that agent's recording.
+    pub(crate) fn open(place: Place, range: RangeArgs) -> Result<Self> {
+        let range = range.range(|| Ok(recorded(&place)?.1))?;
+        Ok(Self { place, range, last: None, is_empty: true })
     }
 
     fn next(&mut self) -> Result<Option<View>> {
         let Some(last) = self.last else { return self.first() };
-        let path = format!("/api/v1/snapshot?at={}&then=next", exact(last.wall)?);
+        let path = format!("/api/v1/snapshot?at={}&then=next", exact(When::Wall(last.wall))?);
         let view = view_of(&self.place, &path)?;
         Ok((view.snapshot.at != last).then_some(view))
     }
 
     /// The first tick that is not before the range.
     fn first(&self) -> Result<Option<View>> {
-        let (place, path) = (&self.place, "/api/v1/recording");
-        let json = match fetch(place, path)? {
-            Fetched::Document(json) => json,
-            Fetched::NotYet => bail!("the agent on {place} is starting: ask again once it runs"),
-            Fetched::NoAgent => bail!(no_agent(place)),
-        };
-        let Recording { begin, problem } = serde_json::from_slice(&json)
-            .map_err(|source| InvalidAnswer { address: place.to_string(), source })?;
-        let Some(begin) = begin else {
-            let why = problem.unwrap_or_else(|| "nothing is recorded".into());
-            bail!(Refused(format!("the agent on {place}: {why}")));
-        };
-        let begin = self.range.begin.max(begin.wall);
-        let view = view_at(place, begin)?;
+        let place = &self.place;
+        let begin = self.range.begin.max(recorded(place)?.0.wall);
+        let view = view_at(place, When::Wall(begin))?;
         if view.snapshot.at.wall >= self.range.begin {
             return Ok(Some(view));
         }
-        let next = view_of(place, &format!("/api/v1/snapshot?at={}&then=next", exact(begin)?))?;
+        let next = view_of(
+            place,
+            &format!("/api/v1/snapshot?at={}&then=next", exact(When::Wall(begin))?),
+        )?;
         Ok((next.snapshot.at.wall >= self.range.begin).then_some(next))
     }
 

@@ -37,10 +37,11 @@ pub(crate) const IN_DIR: &str = "recording";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct AtArgs {
-    /// Show this moment from the recording: "10 min ago", -10m, now, today's or yesterday's 02:40, a
-    /// time in RFC 3339, or seconds since 1970 [default with -f: the last tick].
+    /// Show this moment from the recording: "10 min ago", -10m, now (with -f they count from its end,
+    /// of an agent by its clock), today's or yesterday's 02:40, a time in RFC 3339, or seconds since
+    /// 1970 [default with -f: the last tick].
     #[arg(long, value_name = "TIME", value_parser = when, allow_hyphen_values = true, conflicts_with_all = ["begin", "end"])]
-    at: Option<Nanos>,
+    at: Option<When>,
     #[command(flatten)]
     range: RangeArgs,
     /// The recording, its directory, or the file of an incident [default: /var/lib/isobar/recording,
@@ -55,7 +56,10 @@ impl AtArgs {
     pub(crate) fn view(&self, ask: &AgentArgs) -> Result<Option<View>> {
         if let (Some(at), Some(place)) = (self.at, self.afar(ask)?) {
             let view = afar::view_at(&place, at)?;
-            warn_if_old(at, view.snapshot.at);
+            // How old a moment is that counts from the agent's clock, is not known here.
+            if let When::Wall(at) = at {
+                warn_if_old(at, view.snapshot.at);
+            }
             return Ok(Some(view));
         }
         Past::open(self.at, self.file.as_deref())?.map(Past::view).transpose()
@@ -78,16 +82,18 @@ impl AtArgs {
 
     /// `None` if no range is asked for.
     pub(crate) fn ticks(&self, ask: &AgentArgs) -> Result<Option<Course>> {
-        let Some(range) = self.range.range()? else { return Ok(None) };
+        if !self.is_range() {
+            return Ok(None);
+        }
         Ok(Some(match self.afar(ask)? {
-            Some(place) => Course::Afar(Views::open(place, range)),
-            None => Course::Here(Ticks::open(self.file.as_deref(), range)?.into()),
+            Some(place) => Course::Afar(Views::open(place, self.range)?),
+            None => Course::Here(Ticks::open(self.file.as_deref(), self.range)?.into()),
         }))
     }
 
     /// The recording, and the moment or the range in it; `None` if the present is asked for.
     pub(crate) fn recording(&self, ask: &AgentArgs) -> Result<Option<(PathBuf, Scene)>> {
-        let is_past = self.at.is_some() || self.range.range()?.is_some();
+        let is_past = self.at.is_some() || self.is_range();
         if is_past && let Some(place) = self.afar(ask)? {
             let text = format!(
                 "the screen plays a recording from its file, and not that of the agent on {place}: add \
@@ -95,7 +101,8 @@ impl AtArgs {
             );
             bail!(Misused(text));
         }
-        if let Some(range) = self.range.range()? {
+        if self.is_range() {
+            let range = self.range.range(|| present(self.file.as_deref()))?;
             return Ok(Some((source(self.file.as_deref())?, Scene::Range(range))));
         }
         let asked = asked(self.at, self.file.as_deref())?;
@@ -111,9 +118,26 @@ pub(crate) enum Scene {
     Range(Range),
 }
 
-fn asked(at: Option<Nanos>, file: Option<&Path>) -> Result<Option<(PathBuf, Nanos)>> {
+fn asked(at: Option<When>, file: Option<&Path>) -> Result<Option<(PathBuf, Nanos)>> {
     let is_asked = at.is_some() || file.is_some();
-    is_asked.then(|| Ok((source(file)?, at.unwrap_or(LAST)))).transpose()
+    let at = || at.map_or(Ok(LAST), |at| wall(at, || present(file)));
+    is_asked.then(|| Ok((source(file)?, at()?))).transpose()
+}
+
+/// The wall clock at a moment; one that is relative counts from `present`.
+pub(crate) fn wall(when: When, present: impl FnOnce() -> Result<Moment>) -> Result<Nanos> {
+    match when {
+        When::Wall(wall) => Ok(wall),
+        When::Ago(_) => Ok(when.wall(present()?)),
+    }
+}
+
+/// What relative moments count from: the end of a file that was named, else this machine's clock.
+pub(crate) fn present(file: Option<&Path>) -> Result<Moment> {
+    if file.is_none() {
+        return Ok(clock::now());
+    }
+    Ok(Past { file: source(file)?, at: LAST }.found()?.snapshot.at)
 }
 
 /// The recording that was named, or the agent's own.
@@ -133,7 +157,7 @@ pub(crate) struct Past {
 }
 
 impl Past {
-    pub(crate) fn open(at: Option<Nanos>, file: Option<&Path>) -> Result<Option<Self>> {
+    pub(crate) fn open(at: Option<When>, file: Option<&Path>) -> Result<Option<Self>> {
         Ok(asked(at, file)?.map(|(file, at)| Self { file, at }))
     }
 
@@ -198,9 +222,8 @@ pub(crate) fn recording_at(path: &Path) -> PathBuf {
     if path.is_dir() { path.join(IN_DIR) } else { path.into() }
 }
 
-/// A moment of the wall clock.
-pub(crate) fn when(text: &str) -> Result<Nanos, String> {
-    let now = clock::now();
-    let when = When::parse(text, now, &TimeZone::system());
-    Ok(when.ok_or_else(|| format!("expected {MOMENT}"))?.wall(now))
+/// A moment as it was written.
+pub(crate) fn when(text: &str) -> Result<When, String> {
+    let when = When::parse(text, clock::now(), &TimeZone::system());
+    when.ok_or_else(|| format!("expected {MOMENT}"))
 }

@@ -14,7 +14,7 @@ use isobar_core::model::settings::{Settings, WrittenLimit};
 use isobar_core::model::topology::Topology;
 use isobar_core::view::API_VERSION;
 use isobar_kubelet::checkpoint::State;
-use isobar_kubelet::cpus::{self, Plan, Pool};
+use isobar_kubelet::cpus::{self, Plan, Sets};
 use serde::Serialize;
 
 use super::exit::{Code, Refused};
@@ -204,7 +204,7 @@ fn document(
     let counts = |state: &State| state.refusals(configured, plan).is_empty();
     let accepted = read.as_ref().filter(|(_, state)| counts(state));
     let exclusive = accepted.map(|(_, state)| state.exclusive()).unwrap_or_default();
-    let Pool { default, exclusive, shared_millicores: shared, .. } = Pool::of(plan, exclusive);
+    let Sets { default, exclusive, shared_millicores: shared } = Sets::of(plan, exclusive);
     Document {
         api_version: API_VERSION,
         kind: "Cpus",

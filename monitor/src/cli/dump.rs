@@ -40,7 +40,7 @@ enum Form {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Code> {
-    let mut ticks = Ticks::open(args.file.as_deref(), args.range.or_all()?)?;
+    let mut ticks = Ticks::open(args.file.as_deref(), args.range)?;
     let mut out = BufWriter::new(io::stdout().lock());
     match args.output {
         Form::Ndjson => lines(&mut out, &mut ticks)?,

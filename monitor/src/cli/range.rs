@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, bail};
+use isobar::clock::written::When;
 use isobar::record::boot;
 use isobar::record::journal::Ring;
 use isobar::record::reader::Recording;
@@ -13,24 +14,25 @@ use isobar_core::model::capability::Capability;
 use isobar_core::model::cost::Cost;
 use isobar_core::model::decision::{Outcome, Ranking};
 use isobar_core::model::node::NodeFacts;
+use isobar_core::model::sample::Moment;
 use isobar_core::model::units::Nanos;
 use isobar_core::policy::engine::{Engine, Step};
 use isobar_core::policy::explain::{Explanation, explain_by};
 use isobar_core::policy::rank::Purpose;
 use isobar_core::view::View;
 
-use super::at::{source, when};
+use super::at::{present, source, wall, when};
 use super::exit::Refused;
 
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct RangeArgs {
-    /// The first moment of a range of the recording, written as for --at: "10 min ago", -10m, 02:40, a
-    /// time in RFC 3339 [default: the beginning].
+    /// The first moment of a range of the recording, written as for --at: "10 min ago", -10m (before
+    /// its end, with -f or of an agent), 02:40, a time in RFC 3339 [default: the beginning].
     #[arg(long, value_name = "TIME", value_parser = when, allow_hyphen_values = true)]
-    begin: Option<Nanos>,
+    begin: Option<When>,
     /// The last moment of the range [default: the end].
     #[arg(long, value_name = "TIME", value_parser = when, allow_hyphen_values = true)]
-    end: Option<Nanos>,
+    end: Option<When>,
 }
 
 /// From when to when, on the wall clock.
@@ -50,19 +52,14 @@ impl Range {
 }
 
 impl RangeArgs {
-    /// `None` if a range was not asked for.
-    pub(crate) fn range(self) -> Result<Option<Range>> {
-        self.is_asked().then(|| self.or_all()).transpose()
-    }
-
     pub(crate) fn is_asked(self) -> bool {
         self.begin.is_some() || self.end.is_some()
     }
 
-    /// The range, or all of the recording.
-    pub(crate) fn or_all(self) -> Result<Range> {
-        let Range { begin, end } = Range::ALL;
-        let (begin, end) = (self.begin.unwrap_or(begin), self.end.unwrap_or(end));
+    /// The range, or all of the recording; relative moments count from `present`.
+    pub(crate) fn range(self, present: impl Fn() -> Result<Moment>) -> Result<Range> {
+        let of = |when: Option<When>, usual| when.map_or(Ok(usual), |when| wall(when, &present));
+        let (begin, end) = (of(self.begin, Range::ALL.begin)?, of(self.end, Range::ALL.end)?);
         if begin > end {
             bail!(Refused("--begin is after --end".into()));
         }
@@ -85,7 +82,8 @@ pub(crate) struct Ticks {
 
 impl Ticks {
     /// Of this file or directory, or else of the agent's own recording.
-    pub(crate) fn open(file: Option<&Path>, range: Range) -> Result<Self> {
+    pub(crate) fn open(file: Option<&Path>, range: RangeArgs) -> Result<Self> {
+        let range = range.range(|| present(file))?;
         let file = source(file)?;
         let recording = match range.begin {
             Nanos(0) => Recording::open(&file)?,

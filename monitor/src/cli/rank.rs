@@ -9,13 +9,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use isobar::agent::{Live, Observer, Plan};
+use isobar::clock::written::When;
 use isobar::record::incident::words::clock;
 use isobar::scenario::{self, signals};
 use isobar::serve::address::Address;
 use isobar_core::model::decision::{Decision, Order, Ranking};
 use isobar_core::model::settings;
 use isobar_core::model::snapshot::Snapshot;
-use isobar_core::model::units::{Moment, Nanos};
+use isobar_core::model::units::Moment;
 use isobar_core::policy::engine::Step;
 use isobar_core::policy::rank::{self, Purpose};
 use isobar_core::view::Document;
@@ -40,10 +41,10 @@ pub(crate) struct Args {
     /// recording [default: the pods of this node].
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// The moment of the recording that is ranked, as in `isobar status --at` [default: its last
-    /// tick].
+    /// The moment of the recording that is ranked, as in `isobar status --at`: now and -10m count from
+    /// its end with -f, of an agent by its clock [default: its last tick].
     #[arg(long, value_name = "TIME", value_parser = at::when, allow_hyphen_values = true, conflicts_with_all = ["begin", "end"])]
-    at: Option<Nanos>,
+    at: Option<When>,
     #[command(flatten)]
     range: RangeArgs,
     /// The signal whose threshold is met, such as memory.available or kubepods.cpu.pressure [default:
@@ -124,9 +125,9 @@ pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
         refuse_rules(args, sampling)?;
         return of_agent(&place, args);
     }
-    if let Some(range) = args.range.range()? {
+    if args.range.is_asked() {
         refuse_rules(args, sampling)?;
-        return course(Ticks::open(args.file.as_deref(), range)?, args);
+        return course(Ticks::open(args.file.as_deref(), args.range)?, args);
     }
     let plan = args.plan.plan(None)?;
     let ranking = match &args.file {
@@ -143,7 +144,7 @@ pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
 
 /// Of the present, an agent ranks while a threshold is due; of what it has recorded, for any signal.
 fn of_agent(place: &Place, args: &Args) -> Result<Code> {
-    if args.range.range()?.is_some() {
+    if args.range.is_asked() {
         let text = "an agent ranks for one moment: name it with --at, or name a recording with -f";
         bail!(Misused(text.into()));
     }
@@ -153,7 +154,9 @@ fn of_agent(place: &Place, args: &Args) -> Result<Code> {
             let path = format!("/api/v1/rank?at={}{}", exact(asked)?, signal.unwrap_or_default());
             let Told { tick, at, of: Ranked { ranking } } =
                 document(place, &path, "its ranking of that moment")?;
-            at::warn_if_old(asked, at);
+            if let When::Wall(asked) = asked {
+                at::warn_if_old(asked, at);
+            }
             (tick, at, ranking)
         }
         (None, Some(_)) => {
@@ -214,7 +217,7 @@ fn refuse_rules(args: &Args, sampling: &[String]) -> Result<()> {
 
 fn of_past(args: &Args, sampling: &[String]) -> Result<Code> {
     refuse_rules(args, sampling)?;
-    let past = Past::open(args.at.or(Some(at::LAST)), args.file.as_deref())?;
+    let past = Past::open(args.at.or(Some(When::Wall(at::LAST))), args.file.as_deref())?;
     let past = past.expect("a moment is named");
     let (step, ranking) = past.rank(args.signal)?;
     let document = Dated::new(&step, &ranking);

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::ValueEnum;
+use isobar::clock::written::When;
 use isobar::config;
 use isobar::record::reader::Recording;
 use isobar::record::replay::{Judged, Replay, Replayed};
@@ -16,12 +17,11 @@ use isobar::record::what_if::WhatIf;
 use isobar::serve::address::Address;
 use isobar_core::model::condition::Status;
 use isobar_core::model::decision::{Action, Decision};
-use isobar_core::model::units::Nanos;
 use isobar_core::recording::difference::{self, Difference};
 use isobar_core::view::{API_VERSION, Document};
 use serde_json::{Value, json};
 
-use super::at::{recording_at, when};
+use super::at::{present, recording_at, wall, when};
 use super::exit::{Code, Misused, Refused};
 use super::input::FileArg;
 use super::output::{Format, List, word};
@@ -47,10 +47,11 @@ pub(crate) struct Args {
     /// port, or a socket file as unix:/run/isobar/replay.sock.
     #[arg(long, value_name = "ADDR", conflicts_with_all = ["config", "check", "from", "to", "output"])]
     listen: Option<Address>,
-    /// The moment at which the page opens: "10 min ago", -10m, today's or yesterday's 02:40, a time in
-    /// RFC 3339, or seconds since 1970 [default: the first tick].
+    /// The moment at which the page opens: "10 min ago", -10m (before the end of the recording),
+    /// today's or yesterday's 02:40, a time in RFC 3339, or seconds since 1970 [default: the first
+    /// tick].
     #[arg(long, value_name = "TIME", value_parser = when, allow_hyphen_values = true, requires = "listen")]
-    at: Option<Nanos>,
+    at: Option<When>,
     /// Output format [default: ndjson; table with --check; text with --config]. With --config, text,
     /// json and yaml have the lanes, table and wide each field that differs, ndjson each decision
     /// that does.
@@ -89,7 +90,9 @@ impl Form {
 
 pub(crate) fn run(args: &Args) -> Result<Code> {
     if let Some(address) = &args.listen {
-        return player::serve(args.file.path(), address, args.at);
+        let file = args.file.path();
+        let at = args.at.map(|at| wall(at, || present(Some(file)))).transpose()?;
+        return player::serve(file, address, at);
     }
     if args.from > args.to {
         let text = format!("--from {} is after --to {}", args.from, args.to);

@@ -131,8 +131,8 @@ pub(super) struct Beside<'a> {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Allocatable<'a> {
     resources: &'a Option<NodeResources>,
-    /// The sets of the CPU manager; `None` without the static policy, of a recording, and where no
-    /// limit is compared.
+    /// The sets of the CPU manager; `None` without the static policy, of a recording, before the first
+    /// look, and where no limit is compared.
     cpus: Option<Cpus<'a>>,
     /// The limits that the agent writes, or would write.
     limits: &'a [LimitState],

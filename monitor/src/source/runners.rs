@@ -6,14 +6,14 @@
 //! [`Sample::runners`]: isobar_core::model::sample::Sample::runners
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
-use std::fs;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::{fs, mem};
 
-use super::gap;
+use super::gap::{self, ReadError};
 use super::lines::{Torn, lines, number};
-use isobar_core::model::cgroup::CgroupPath;
-use isobar_core::model::sample::{Moment, Resident, Runner};
+use isobar_core::model::cgroup::{CgroupId, CgroupPath};
+use isobar_core::model::sample::{Gap, Resident, Runner, Sample};
 use isobar_core::model::units::{Bytes, MilliCpu, Nanos, scale};
 use isobar_core::view::suspects::Suspect;
 use isobar_core::view::verdict::Resource;
@@ -25,6 +25,10 @@ pub(super) use process::split;
 /// Processes that are looked at, the youngest first, and the next ones the next time: a look at each
 /// takes some 10 µs.
 const LOOKED_AT: usize = 512;
+/// Cgroups whose processes are listed for one look, and the next ones the next time.
+const LISTED: usize = 64;
+/// From so many processes on, no further cgroup is listed.
+const LISTED_PIDS: usize = 8 * LOOKED_AT;
 /// Before all were looked at, only one that uses so much is named: others may use more than a lesser.
 const CERTAIN: MilliCpu = MilliCpu(500);
 /// The same of memory and IO, per second.
@@ -57,15 +61,22 @@ pub struct Runners {
     found: Vec<Runner>,
     looked: Option<Nanos>,
     progress: Progress,
+    /// That processes may not be looked at was told.
+    is_told: bool,
 }
 
 /// How far a look at all processes of a suspect has come: it is taken in parts.
 #[derive(Debug, Default)]
 struct Progress {
-    whose: Option<Suspect>,
-    /// How many of the youngest were looked at.
+    /// `None`: of the machine.
+    whose: Option<CgroupId>,
+    /// How many of its cgroups were looked at wholly.
+    cgroups: usize,
+    /// Of the next ones, how many of the youngest were looked at.
     next: usize,
     is_whole: bool,
+    /// Of one that was looked at since it began, nothing is known.
+    is_torn: bool,
     /// The busiest so far, which are looked at each time.
     best: Vec<u32>,
 }
@@ -74,6 +85,8 @@ struct Progress {
 #[derive(Debug)]
 struct Look {
     at: Nanos,
+    /// Bytes that all of them had read and written, by `io.stat`.
+    moved: Option<u64>,
     used: BTreeMap<(u32, u64), Used>,
 }
 
@@ -85,6 +98,8 @@ struct Used {
     pages: u64,
     /// Bytes read and written; looked at for IO alone.
     moved: Option<u64>,
+    /// Has grown if a child has ended, whose whole life is in `moved` then.
+    reaped: u64,
 }
 
 impl Runners {
@@ -101,6 +116,7 @@ impl Runners {
             found: Vec::new(),
             looked: None,
             progress: Progress::default(),
+            is_told: false,
         }
     }
 
@@ -124,40 +140,72 @@ impl Runners {
         self.next = whose;
     }
 
-    /// What the last two looks found. It is kept until the next two, or until no cgroup is suspected.
-    pub fn read(&mut self, at: Moment) -> Vec<Runner> {
-        let now = at.boot;
+    /// Adds what the last two looks found. It is kept until the next two, or until no cgroup is
+    /// suspected. Where a process may not be looked at, nobody is named: it may be the one.
+    pub fn read(&mut self, sample: &mut Sample) {
+        let now = sample.at.boot;
         // An urgent tick comes too soon for the kernel's clock, which counts hundredths of a second.
         let is_due = |(before, _): &mut (Look, Suspect)| now.since(before.at) >= APART;
-        if let Some((before, whose)) = self.before.take_if(is_due) {
-            self.found = self.busiest(&before, &whose, now);
+        let read = if let Some((before, whose)) = self.before.take_if(is_due) {
+            self.busiest(&before, &whose, sample).map(|found| self.found = found)
         } else if let Some(suspect) = self.next.take() {
             self.looked = Some(now);
-            self.before = Some((self.look(&suspect, now), suspect));
+            self.look(&suspect, sample).map(|look| self.before = Some((look, suspect)))
+        } else {
+            Ok(())
+        };
+        if let Err(why) = read {
+            self.found.clear();
+            (self.progress.is_whole, self.progress.is_torn) = (false, true);
+            if !mem::replace(&mut self.is_told, true) {
+                sample.gaps.push(unnamed(&why));
+            }
         }
-        self.found.clone()
+        sample.runners.extend_from_slice(&self.found);
     }
 
-    fn look(&mut self, whose: &Suspect, at: Nanos) -> Look {
+    fn look(&mut self, whose: &Suspect, sample: &Sample) -> Result<Look, ReadError> {
         let pids = match whose {
-            Suspect::Cgroup { paths, .. } => self.pids(paths),
-            Suspect::Machine => self.all_pids(),
+            Suspect::Cgroup { id, paths } => {
+                let begin = self.progress.begin(Some(*id), paths.len());
+                let (pids, listed) = self.pids(&paths[begin..]);
+                let end = begin + listed;
+                self.progress.part(&pids, if end == paths.len() { 0 } else { end })
+            }
+            Suspect::Machine => {
+                self.progress.begin(None, 1);
+                self.progress.part(&self.all_pids(), 0)
+            }
         };
-        let pids = self.progress.part(whose, &pids);
         let all = pids.into_iter().filter_map(|pid| {
             let stat = stat_of(&self.proc, pid)?;
-            Some(((pid, stat.started), self.used(pid, &stat)))
+            let used = self.used(pid, &stat).transpose()?;
+            Some(used.map(|used| ((pid, stat.started), used)))
         });
-        Look { at, used: all.collect() }
+        let used = all.collect::<Result<_, _>>()?;
+        Ok(Look { at: sample.at.boot, moved: moved_of(whose, sample), used })
     }
 
-    fn used(&self, pid: u32, stat: &Stat) -> Used {
-        let moved = (self.resource == Resource::Io).then(|| io_of(&self.proc, pid)).flatten();
-        Used { ticks: stat.used, pages: stat.resident, moved }
+    /// `None` if it is gone.
+    fn used(&self, pid: u32, stat: &Stat) -> Result<Option<Used>, ReadError> {
+        let mut moved = None;
+        if self.resource == Resource::Io {
+            moved = io_of(&self.proc, pid, stat)?;
+            if moved.is_none() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Used { ticks: stat.used, pages: stat.resident, moved, reaped: stat.reaped }))
     }
 
-    fn busiest(&mut self, before: &Look, whose: &Suspect, now: Nanos) -> Vec<Runner> {
-        let passed = now.since(before.at);
+    fn busiest(
+        &mut self,
+        before: &Look,
+        whose: &Suspect,
+        sample: &Sample,
+    ) -> Result<Vec<Runner>, ReadError> {
+        let passed = sample.at.boot.since(before.at);
+        let mut parents = BTreeSet::new();
         let (cgroup, is_of_machine) = match whose {
             Suspect::Cgroup { id, paths } => {
                 (Some(*id).filter(|_| !paths.iter().any(CgroupPath::is_root)), false)
@@ -166,16 +214,33 @@ impl Runners {
         };
         let all = before.used.iter().filter_map(|((pid, started), earlier)| {
             let stat = stat_of(&self.proc, *pid).filter(|stat| stat.started == *started)?;
-            let used = self.between(*earlier, self.used(*pid, &stat), passed);
-            let (used, memory, io) = used?;
-            Some(Runner { pid: *pid, name: stat.name, used, cgroup, is_of_machine, memory, io })
+            let used = self.used(*pid, &stat).transpose()?;
+            if stat.reaped != earlier.reaped {
+                parents.insert(*pid);
+            }
+            let used = used.map(|now| self.between(*earlier, now, passed)).transpose()?;
+            Some(used.map(|(used, memory, io)| Runner {
+                pid: *pid,
+                name: stat.name,
+                used,
+                cgroup,
+                is_of_machine,
+                memory,
+                io,
+            }))
         });
-        let mut all: Vec<_> = all.collect();
+        let mut all = all.collect::<Result<Vec<_>, _>>()?;
+        if self.resource == Resource::Io {
+            let now = moved_of(whose, sample);
+            let moved = before.moved.zip(now).map(|(before, now)| now.saturating_sub(before));
+            bound(&mut all, &parents, Bytes(scale(moved.unwrap_or(0), Nanos::SECOND.0, passed.0)));
+        }
         all.sort_unstable_by_key(|runner| (Reverse(self.weight(runner)), runner.pid));
         all.truncate(NAMED);
         self.progress.best = all.iter().map(|runner| runner.pid).collect();
+        self.is_told &= !self.progress.is_whole;
         let may_name = self.progress.is_whole || all.iter().any(is_certain);
-        if may_name { all } else { Vec::new() }
+        Ok(if may_name { all } else { Vec::new() })
     }
 
     /// What a process used between two looks; `None` if that is nothing.
@@ -216,8 +281,9 @@ impl Runners {
         }
     }
 
-    /// The youngest first, without those of another PID namespace, which the kernel lists as 0.
-    fn pids(&self, cgroups: &[CgroupPath]) -> Vec<u32> {
+    /// The youngest first, without those of another PID namespace, which the kernel lists as 0; and
+    /// how many of the cgroups they are of.
+    fn pids(&self, cgroups: &[CgroupPath]) -> (Vec<u32>, usize) {
         let parse = |text: &[u8]| {
             let all = lines(text).map(|line| {
                 let (n, line) = line?;
@@ -230,10 +296,17 @@ impl Runners {
             let dir = self.cgroup_root.join(cgroup.0.trim_start_matches('/'));
             gap::read(&dir.join("cgroup.procs"), parse).unwrap_or_default()
         };
-        let mut pids: Vec<_> = cgroups.iter().flat_map(of).collect();
+        let (mut pids, mut listed) = (Vec::new(), 0);
+        for cgroup in cgroups.iter().take(LISTED) {
+            if pids.len() >= LISTED_PIDS {
+                break;
+            }
+            pids.extend(of(cgroup));
+            listed += 1;
+        }
         pids.sort_unstable();
         pids.dedup();
-        pids.into_iter().rev().filter(|pid| *pid > 0).collect()
+        (pids.into_iter().rev().filter(|pid| *pid > 0).collect(), listed)
     }
 
     /// Every process of the machine, the youngest first: its directories in procfs.
@@ -246,6 +319,33 @@ impl Runners {
     }
 }
 
+/// What a cgroup, or the machine, has read and written by the sample.
+fn moved_of(whose: &Suspect, sample: &Sample) -> Option<u64> {
+    let cgroup = match whose {
+        Suspect::Cgroup { id, .. } => sample.cgroups.get(id),
+        Suspect::Machine => sample.cgroups.values().find(|cgroup| cgroup.path.is_root()),
+    };
+    cgroup?.io.map(|io| io.read.0.saturating_add(io.written.0))
+}
+
+/// A child that has ended leaves its parent all that it ever moved. Between the looks that is no more
+/// than what all moved, less what the others did.
+fn bound(all: &mut Vec<Runner>, parents: &BTreeSet<u32>, Bytes(moved): Bytes) {
+    let others = all.iter().filter(|one| !parents.contains(&one.pid)).filter_map(|one| one.io);
+    let left = Bytes(moved.saturating_sub(others.fold(0, |sum, io| sum.saturating_add(io.0))));
+    all.iter_mut()
+        .filter(|one| parents.contains(&one.pid))
+        .for_each(|one| one.io = one.io.min(Some(left)));
+    all.retain(|one| one.io > Some(Bytes(0)));
+}
+
+/// That nobody is named, and why.
+fn unnamed(why: &ReadError) -> Gap {
+    let mut gap = why.gap();
+    gap.detail.push_str(": no process is named for IO");
+    gap
+}
+
 /// Whether it uses so much that it may be named before all were looked at.
 fn is_certain(Runner { used, memory, io, .. }: &Runner) -> bool {
     match (memory, io) {
@@ -255,17 +355,26 @@ fn is_certain(Runner { used, memory, io, .. }: &Runner) -> bool {
 }
 
 impl Progress {
-    /// Those to be looked at now.
-    fn part(&mut self, whose: &Suspect, all: &[u32]) -> Vec<u32> {
-        if self.whose.as_ref() != Some(whose) {
-            *self = Self { whose: Some(whose.clone()), ..Self::default() };
+    /// From which of so many cgroups on it goes on: cgroups of a suspect come and go meanwhile.
+    fn begin(&mut self, whose: Option<CgroupId>, cgroups: usize) -> usize {
+        if self.whose != whose {
+            *self = Self { whose, ..Self::default() };
         }
+        if self.cgroups >= cgroups {
+            (self.cgroups, self.next) = (0, 0);
+        }
+        self.is_torn &= (self.cgroups, self.next) != (0, 0);
+        self.cgroups
+    }
+
+    /// Those to be looked at now, of all in the cgroups from which it goes on; `then` are those after
+    /// them, 0 if they are the last.
+    fn part(&mut self, all: &[u32], then: usize) -> Vec<u32> {
         let begin = if self.next < all.len() { self.next } else { 0 };
         let end = all.len().min(begin + LOOKED_AT);
-        let is_last = end == all.len();
         // Processes that have come since are the youngest: it begins with them again.
-        self.next = if is_last { 0 } else { end };
-        self.is_whole |= is_last;
+        (self.cgroups, self.next) = if end == all.len() { (then, 0) } else { (self.cgroups, end) };
+        self.is_whole |= (self.cgroups, self.next) == (0, 0) && !self.is_torn;
         let mut part = all[begin..end].to_vec();
         part.extend(self.best.iter().filter(|pid| !all[begin..end].contains(pid)));
         part

@@ -25,7 +25,7 @@ use isobar_core::model::threshold::{Amount, Signal, Threshold};
 use isobar_core::model::units::{Bytes, Nanos, Percent};
 use isobar_core::model::workload::Pod;
 use isobar_core::policy::engine::Step;
-use isobar_kubelet::cpus::Pool;
+use isobar_kubelet::cpus::{Pool, Sets};
 
 use crate::made_up;
 
@@ -62,7 +62,8 @@ pub(super) fn publish(publisher: &mut Publisher, snapshot: Snapshot) {
     let step = Step { snapshot, decision: decision(), ..Step::default() };
     publisher.note_limits(&limits());
     let exclusive = CpuSet([2, 3].into());
-    let pool = Pool { exclusive, shared_millicores: 4_000, ..Pool::default() };
+    let sets = Some(Sets { exclusive, shared_millicores: 4_000, ..Sets::default() });
+    let pool = Pool { sets, ..Pool::default() };
     let of = |cpu: &str, memory: &str| {
         let of = [("cpu", cpu), ("memory", memory)];
         of.map(|(name, amount)| (name.to_owned(), amount.parse().unwrap())).into()

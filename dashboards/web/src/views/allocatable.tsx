@@ -141,7 +141,9 @@ function owners({ reserved, default: shared, sharedMillicores, assignments, name
   return [
     { who: "daemons", cpus: reserved, sub: "reserved" },
     ...exclusive,
-    { who: "all other containers", cpus: shared, sub: `shared, ${sharedMillicores / 1000} CPUs of them not reserved` },
+    shared === undefined || sharedMillicores === undefined
+      ? { who: "containers", cpus: "unknown", sub: "the state file could not be read" }
+      : { who: "all other containers", cpus: shared, sub: `shared, ${sharedMillicores / 1000} CPUs of them not reserved` },
   ];
 }
 
@@ -149,7 +151,7 @@ function Manager({ isRecorded }: { isRecorded: boolean }) {
   const { data } = useDocument<Document>("api/v1/allocatable", 10_000);
   if (data === null) return null;
   const { cpus } = data;
-  const none = isRecorded ? "What the CPU manager assigned is not recorded." : "No container has CPUs for itself: the policy of the kubelet's CPU manager is not static.";
+  const none = isRecorded ? "What the CPU manager assigned is not recorded." : "Whose CPUs these are is not known, or the policy of the kubelet's CPU manager is not static.";
   return (
     <Panel title="CPU manager" id="cpumanager">
       {cpus && cpus.problems.length > 0 && (

@@ -18,7 +18,7 @@ use isobar_core::model::settings::{Node, Settings, WrittenLimit};
 use isobar_kubelet::allocatable::Reservation;
 use isobar_kubelet::capacity;
 use isobar_kubelet::checkpoint::State;
-use isobar_kubelet::cpus::{Plan, Pool};
+use isobar_kubelet::cpus::{Plan, Pool, Sets};
 use isobar_kubelet::drift::Live;
 use isobar_kubelet::writes::{Ground, Writes, writes};
 
@@ -60,7 +60,7 @@ impl Survey {
         let machine = machine::read(&places.proc, &places.sys, Path::new(&node.kubelet_root));
         let plan = Plan::of(&settings, &machine.cpus).unwrap_or_default();
         let pool = pool(node, &plan);
-        let exclusive = pool.exclusive.clone();
+        let exclusive = pool.sets.as_ref().map(|sets| sets.exclusive.clone()).unwrap_or_default();
         let pool = (node.static_cpus && !machine.cpus.cpus.is_empty()).then_some(pool);
         let ground = Ground {
             capacity: capacity::capacity(&machine, node),
@@ -123,21 +123,26 @@ pub fn look(groups: &Groups, node: &Node, gaps: &mut Vec<Gap>) -> Live {
     }
 }
 
-/// What the CPU manager leaves to whom. Without a state nobody has CPUs for itself, and a state that
-/// the kubelet would refuse, or that cannot be read, is a problem.
+/// What the CPU manager leaves to whom. Without a state nobody has CPUs for itself, nor with one that
+/// the kubelet would refuse; of one that isobar cannot read nothing is known.
 fn pool(node: &Node, plan: &Plan) -> Pool {
     let file = Path::new(&node.kubelet_root).join(CPU_STATE);
-    let refused = |problems| Pool { problems, ..Pool::of(plan, CpuSet::default()) };
+    let unknown = Pool { reserved: plan.reserved.clone(), ..Pool::default() };
+    let of = |exclusive| Pool { sets: Some(Sets::of(plan, exclusive)), ..unknown.clone() };
+    let none = || of(CpuSet::default());
     let state = match fs::read_to_string(&file) {
         Ok(text) => State::read(&text),
-        Err(why) if why.kind() == ErrorKind::NotFound => return Pool::of(plan, CpuSet::default()),
-        Err(why) => return refused(vec![format!("cannot read {}: {why}", file.display())]),
+        Err(why) if why.kind() == ErrorKind::NotFound => return none(),
+        Err(why) => {
+            let problems = vec![format!("cannot read {}: {why}", file.display())];
+            return Pool { problems, ..unknown };
+        }
     };
     let policy = if node.static_cpus { "static" } else { "none" };
     match state.refusals(Some(policy), plan) {
         problems if problems.is_empty() => {
-            Pool { assignments: state.assignments.clone(), ..Pool::of(plan, state.exclusive()) }
+            Pool { assignments: state.assignments.clone(), ..of(state.exclusive()) }
         }
-        problems => refused(problems),
+        problems => Pool { problems, ..none() },
     }
 }

@@ -7,6 +7,7 @@ use super::*;
 use isobar_core::model::cpuset::CpuSet;
 use isobar_core::model::quantity::ResourceList;
 use isobar_kubelet::checkpoint::Assignment;
+use isobar_kubelet::cpus::Sets;
 
 /// A machine of two CPUs in plain files, with kubepods and a process on both.
 fn machine(dir: &Path) {
@@ -177,9 +178,7 @@ fn look_tells_what_the_cpu_manager_leaves() {
     let set = |cpus: &[u32]| CpuSet(cpus.iter().copied().collect());
     let of = |exclusive: &[u32], default: &[u32], shared_millicores| Pool {
         reserved: set(&[0]),
-        default: set(default),
-        exclusive: set(exclusive),
-        shared_millicores,
+        sets: Some(Sets { default: set(default), exclusive: set(exclusive), shared_millicores }),
         ..Pool::default()
     };
     let of_c = Assignment { pod: "u".into(), container: "c".into(), cpus: set(&[1]) };
@@ -199,6 +198,13 @@ fn look_tells_what_the_cpu_manager_leaves() {
         seen(&mut keeping, second, &settings, true);
         assert_eq!(keeping.node().0, Some(&want), "{state:?}");
     }
+    let file = root.join(CPU_STATE);
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    seen(&mut keeping, 32, &settings, true);
+    let problems = vec![format!("cannot read {}: Is a directory (os error 21)", file.display())];
+    let want = Pool { reserved: set(&[0]), problems, ..Pool::default() };
+    assert_eq!(keeping.node().0, Some(&want), "nothing is known of whose CPUs they are");
 }
 
 #[test]

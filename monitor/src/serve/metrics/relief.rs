@@ -16,7 +16,6 @@ use isobar_core::model::decision::StepKind;
 use isobar_core::model::limit::{LimitResult, LimitState, NodeResources};
 use isobar_core::model::quantity::ResourceList;
 use isobar_core::model::request::requested;
-use isobar_core::model::stall::Coverage;
 use isobar_core::policy::scope::kubepods;
 use isobar_core::view::View;
 use isobar_core::view::foresight::OomLimit;
@@ -42,10 +41,10 @@ pub(super) fn write(families: &mut Families<'_>, view: &View, totals: &Totals) -
     families.write(&FREED, [([], steps.freed)])?;
 
     let probe = view.capabilities.iter().find(|capability| capability.name == OOM_PROBE);
-    // A recording has no capabilities, but what its programs measured.
+    // A recording has no capabilities: that none was seen does not mean that there was none.
     let is_seen = match probe {
         Some(probe) => probe.state == CapabilityState::Attached,
-        None => view.snapshot.covers != Coverage::default(),
+        None => !totals.oom_kills.is_empty(),
     };
     let kills =
         |limit: OomLimit| ([limit.name()], totals.oom_kills.get(&limit).copied().unwrap_or(0));
@@ -67,6 +66,7 @@ fn limits(families: &mut Families<'_>, view: &View, totals: &Totals) -> fmt::Res
     let drifts = totals.drifts;
     // What a state that the kubelet refuses assigns is not known.
     let cpus = totals.cpus.as_ref().filter(|pool| pool.problems.is_empty());
+    let cpus = cpus.and_then(|pool| pool.sets.as_ref());
     let limits = &view.limits;
     let configured = |of_memory: bool| {
         let alike = limits.iter().filter(move |one| is_memory(&one.write.file) == of_memory);
@@ -100,8 +100,8 @@ fn limits(families: &mut Families<'_>, view: &View, totals: &Totals) -> fmt::Res
         REQUESTED.map(|resource| ([resource], requested(pods.values(), resource)))
     });
     families.write(&NODE_REQUESTED, asked)?;
-    families.write(&CPU_SHARED_POOL, cpus.map(|pool| ([], pool.shared_millicores)))?;
-    families.write(&CPU_EXCLUSIVE, cpus.map(|pool| ([], pool.exclusive.0.len() as u64)))
+    families.write(&CPU_SHARED_POOL, cpus.map(|sets| ([], sets.shared_millicores)))?;
+    families.write(&CPU_EXCLUSIVE, cpus.map(|sets| ([], sets.exclusive.0.len() as u64)))
 }
 
 /// The limits of all pods, which are the enforced allocatable, but for those that isobar writes.

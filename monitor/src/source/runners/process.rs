@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::str;
 
-use super::super::gap;
+use super::super::gap::{self, ReadError};
 use super::super::lines::{Torn, lines, number, words};
 
 /// What `/proc/PID/stat` says.
@@ -13,6 +13,8 @@ pub(super) struct Stat {
     /// CPU time, in ticks of the kernel's clock for user space.
     pub(super) used: u64,
     pub(super) started: u64,
+    /// Page faults and CPU time of children that have ended: all that are waited for add to it.
+    pub(super) reaped: u64,
     /// Resident memory, in pages.
     pub(super) resident: u64,
 }
@@ -23,9 +25,17 @@ pub(super) fn stat_of(proc: &Path, pid: u32) -> Option<Stat> {
 }
 
 /// Bytes that it had read from devices, and written to them or to the page cache; `None` if it is
-/// gone, or may not be looked at.
-pub(super) fn io_of(proc: &Path, pid: u32) -> Option<u64> {
-    gap::read(&proc.join(pid.to_string()).join("io"), moved).ok()
+/// gone.
+///
+/// # Errors
+/// If it is alive and may not be looked at, as another user's is without CAP_SYS_PTRACE.
+pub(super) fn io_of(proc: &Path, pid: u32, known: &Stat) -> Result<Option<u64>, ReadError> {
+    let is_alive = || stat_of(proc, pid).is_some_and(|stat| stat.started == known.started);
+    match gap::read(&proc.join(pid.to_string()).join("io"), moved) {
+        Ok(moved) => Ok(Some(moved)),
+        Err(why) if is_alive() => Err(why),
+        Err(_) => Ok(None),
+    }
 }
 
 pub(super) fn stat(text: &[u8]) -> Result<Stat, Torn> {
@@ -39,6 +49,7 @@ pub(super) fn stat(text: &[u8]) -> Result<Stat, Torn> {
         name: str::from_utf8(name).map_or_else(|_| name.escape_ascii().to_string(), str::to_owned),
         used: field(14)?.saturating_add(field(15)?),
         started: field(22)?,
+        reaped: [field(11)?, field(16)?, field(17)?].into_iter().fold(0, u64::saturating_add),
         resident: field(24)?,
     })
 }

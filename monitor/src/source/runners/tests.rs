@@ -1,4 +1,5 @@
-use isobar_core::model::cgroup::CgroupId;
+use isobar_core::model::cgroup::{Cgroup, IoStat};
+use isobar_core::model::sample::{GapReason, Moment};
 use tempfile::TempDir;
 
 use super::process::{Stat, moved, stat};
@@ -20,7 +21,13 @@ fn stat_of_a_process() {
         (String::new(),                           None),
     ];
     for (text, name) in table {
-        let want = name.map(|name| Stat { name: name.into(), used: 29, started: 22, resident: 24 });
+        let want = name.map(|name| Stat {
+            name: name.into(),
+            used: 29,
+            started: 22,
+            resident: 24,
+            reaped: 2,
+        });
         assert_eq!(stat(text.as_bytes()).ok(), want, "{text:?}");
     }
     let name = stat(&[b"7 (\xff) ", rest.as_bytes()].concat()).unwrap().name;
@@ -42,10 +49,15 @@ impl Host {
 
     /// With so many pages of memory.
     fn has(&self, pid: u32, started: u64, ticks: u64, pages: u64) {
+        self.stat(pid, started, ticks, pages, 0);
+    }
+
+    /// Having waited for children that had so many page faults.
+    fn stat(&self, pid: u32, started: u64, ticks: u64, pages: u64, reaped: u64) {
         let dir = self.0.path().join(pid.to_string());
         fs::create_dir_all(&dir).unwrap();
         let text = format!(
-            "{pid} (p{pid}) R 1 1 1 0 -1 4194304 1 2 3 4 {ticks} 0 0 0 20 0 1 0 {started} 9 {pages}\n"
+            "{pid} (p{pid}) R 1 1 1 0 -1 4194304 1 {reaped} 3 4 {ticks} 0 0 0 20 0 1 0 {started} 9 {pages}\n"
         );
         fs::write(dir.join("stat"), text).unwrap();
     }
@@ -58,12 +70,17 @@ impl Host {
 
 /// A reading, and whom it makes suspect.
 fn tick(runners: &mut Runners, second: u64, suspect: Option<Suspect>) -> Vec<Runner> {
-    let boot = Nanos(second * Nanos::SECOND.0);
-    let found = runners.read(Moment { boot, ..Moment::default() });
-    if runners.is_due(boot) {
+    let mut sample = at(second);
+    runners.read(&mut sample);
+    if runners.is_due(sample.at.boot) {
         runners.suspect(suspect);
     }
-    found
+    sample.runners
+}
+
+fn at(second: u64) -> Sample {
+    let boot = Nanos(second * Nanos::SECOND.0);
+    Sample { at: Moment { boot, ..Moment::default() }, ..Sample::default() }
 }
 
 #[test]
@@ -109,13 +126,13 @@ fn runners_among_more_than_one_look_takes() {
         let mut looks = Vec::new();
         for round in 0..4 {
             for (second, ticks) in [(0, 0), (1, 1)] {
-                let boot = Nanos((1_000 * young + 20 * round + second) * Nanos::SECOND.0);
+                let mut sample = at(1_000 * young + 20 * round + second);
                 host.ran(7, 22, round * 90 + ticks * 90);
                 host.ran(1_199, 22, round * young + ticks * young);
                 runners.suspect(Some(root()));
-                let found = runners.read(Moment { boot, ..Moment::default() });
+                runners.read(&mut sample);
                 if second == 1 {
-                    looks.push(found.first().map(|runner| runner.pid));
+                    looks.push(sample.runners.first().map(|runner| runner.pid));
                 }
             }
         }
@@ -123,6 +140,36 @@ fn runners_among_more_than_one_look_takes() {
         assert_eq!(looks, [first, first, Some(7), Some(7)], "{young}");
         runners.progress = Progress::default();
     }
+}
+
+#[test]
+fn runners_in_more_cgroups_than_one_look_lists() {
+    let host = Host::new("");
+    let add = |n: u32| {
+        let path = CgroupPath(format!("/{n}").into());
+        fs::create_dir_all(host.0.path().join(&path.0[1..])).unwrap();
+        fs::write(host.0.path().join(&path.0[1..]).join("cgroup.procs"), format!("{n}\n")).unwrap();
+        path
+    };
+    let mut paths: Vec<_> = (1..=150).map(add).collect();
+    let mut runners = Runners::new(Resource::Cpu, host.0.path(), host.0.path());
+    runners.ticks_per_second = 100;
+    let mut looks = Vec::new();
+    // The one that uses most, a little, is in the last cgroup; another one comes with each look.
+    for round in 0..4 {
+        for second in [0, 1] {
+            host.ran(5, 22, 10 * second);
+            host.ran(150, 22, 20 * second);
+            let mut sample = at(20 * round + second);
+            runners.suspect(Some(Suspect::Cgroup { id: CgroupId(7), paths: paths.clone() }));
+            runners.read(&mut sample);
+            if second == 1 {
+                looks.push(sample.runners.iter().map(|one| one.pid).collect::<Vec<_>>());
+            }
+        }
+        paths.push(CgroupPath(format!("/new/{round}").into()));
+    }
+    assert_eq!(looks, [vec![], vec![], vec![150, 5], vec![150, 5]]);
 }
 
 #[test]
@@ -178,9 +225,9 @@ fn runners_that_began_after_all_were_looked_at() {
             (1..2 * round).for_each(|pid| host.ran(pid, 22, u64::from(round)));
             host.ran(2 * round, 22, ticks);
             runners.suspect(Some(Suspect::Machine));
-            let boot = Nanos((20 * u64::from(round) + second) * Nanos::SECOND.0);
-            let found = runners.read(Moment { boot, ..Moment::default() });
-            looks.extend(found.first().filter(|_| second == 1).map(|one| one.pid));
+            let mut sample = at(20 * u64::from(round) + second);
+            runners.read(&mut sample);
+            looks.extend(sample.runners.first().filter(|_| second == 1).map(|one| one.pid));
         }
     }
     assert_eq!(looks, [2, 4, 6]);
@@ -222,19 +269,79 @@ fn runners_for_memory_are_those_that_grow_or_else_the_largest() {
 }
 
 #[test]
-fn runners_for_io_are_those_whose_io_is_known() {
-    let host = Host::new("1\n2\n3\n4\n");
+fn runners_for_io_are_named_if_all_may_be_looked_at() {
+    let host = Host::new("");
     let mut runners = Runners::new(Resource::Io, host.0.path(), host.0.path());
-    let root = || Some(Suspect::Cgroup { id: CgroupId(1), paths: vec![CgroupPath::root()] });
     (1..=4).for_each(|pid| host.ran(pid, 22, 0));
-    let moved = |all: [u64; 3]| (1..).zip(all).for_each(|(pid, bytes)| host.moved(pid, bytes));
-    moved([100, 100, 100]); // the fourth may not be looked at
-    assert_eq!(tick(&mut runners, 1, root()), [], "not suspected before");
-    assert_eq!(tick(&mut runners, 2, None), [], "the first look");
-    moved([150, 100, 900]);
-    let found = tick(&mut runners, 3, None);
-    let found: Vec<_> = found.iter().map(|one| (one.pid, one.io, one.memory)).collect();
-    assert_eq!(found, [(3, Some(Bytes(800)), None), (1, Some(Bytes(50)), None)]);
+    let mut pair = |round: u64, all: &[(u32, u64)]| {
+        let mut gaps = Vec::new();
+        for second in [0, 1] {
+            all.iter().for_each(|(pid, bytes)| host.moved(*pid, second * bytes));
+            runners.suspect(Some(Suspect::Machine));
+            let mut sample = at(20 * round + second);
+            runners.read(&mut sample);
+            gaps.extend(sample.gaps.into_iter().map(|gap| (gap.why, gap.detail)));
+            runners.next = None;
+            if second == 1 {
+                let found = sample.runners.iter().map(|one| (one.pid, one.io.unwrap().0));
+                return (found.collect::<Vec<_>>(), gaps);
+            }
+        }
+        unreachable!("two looks");
+    };
+    // The kernel refuses the fourth, as it does those of other users without CAP_SYS_PTRACE.
+    let refused = host.0.path().join("4/io");
+    std::os::unix::fs::symlink("io", &refused).unwrap();
+    let used = [(1, 50), (2, 0), (3, 800)];
+    let (found, gaps) = pair(0, &used);
+    assert_eq!(found, [], "the fourth may do more");
+    let [(GapReason::Failed, detail)] = &gaps[..] else { panic!("{gaps:?}") };
+    assert!(detail.ends_with(": no process is named for IO"), "{detail}");
+    assert_eq!(pair(1, &used), (vec![], vec![]), "told once");
+    // It ends: its directory is there no more.
+    fs::remove_dir_all(host.0.path().join("4")).unwrap();
+    assert_eq!(pair(2, &used), (vec![(3, 800), (1, 50)], vec![]));
+    host.ran(4, 22, 0);
+    let (found, gaps) = pair(3, &used);
+    assert_eq!((found, gaps.len()), (vec![], 1), "it is told again, and nobody named any more");
+}
+
+#[test]
+fn runners_whose_children_ended_have_not_moved_all_that_these_ever_did() {
+    const GIB: u64 = 1 << 30;
+    #[rustfmt::skip]
+    let table = [
+        // bytes of a parent and of another process, whether children ended, by io.stat; named
+        (100 * GIB, 50,  true,  Some(200),       vec![(1, 150), (2, 50)]),
+        (100 * GIB, 150, true,  Some(200),       vec![(2, 150), (1, 50)]),
+        (100 * GIB, 300, true,  Some(200),       vec![(2, 300)]), // the page cache takes it
+        (100 * GIB, 50,  true,  None,            vec![(2, 50)]),
+        (40,        50,  true,  Some(200),       vec![(2, 50), (1, 40)]),
+        (100 * GIB, 50,  false, Some(200),       vec![(1, 100 * GIB), (2, 50)]), // as above
+    ];
+    for (parent, other, have_ended, unit, want) in table {
+        let host = Host::new("1\n2\n");
+        let mut runners = Runners::new(Resource::Io, host.0.path(), host.0.path());
+        let mut found = Vec::new();
+        for second in [0, 1] {
+            host.stat(1, 22, 0, 24, if have_ended { second } else { 0 });
+            host.ran(2, 22, 0);
+            host.moved(1, second * parent);
+            host.moved(2, second * other);
+            runners.suspect(Some(Suspect::Cgroup {
+                id: CgroupId(7),
+                paths: vec![CgroupPath::root()],
+            }));
+            let mut sample = at(second);
+            let io =
+                unit.map(|bytes| IoStat { read: Bytes(9 + second * bytes), ..IoStat::default() });
+            sample.cgroups.insert(CgroupId(7), Cgroup { io, ..Cgroup::default() }.into());
+            runners.read(&mut sample);
+            found = sample.runners;
+        }
+        let found: Vec<_> = found.iter().map(|one| (one.pid, one.io.unwrap().0)).collect();
+        assert_eq!(found, want, "{parent} {other} {have_ended} {unit:?}");
+    }
 }
 
 #[test]
