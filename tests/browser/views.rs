@@ -61,7 +61,7 @@ fn views_of_waits_for_memory_name_who_has_it() {
     let Some(browser) = browser() else { return };
     let server = Server::short();
     // What cgroups' files say is not in the stream.
-    for words in ["who has most of it in use", "44444444", "55555555"] {
+    for words in ["who holds most of it", "44444444", "55555555"] {
         find(&browser, &server.url(), "now", "aggressors", words);
     }
 }
