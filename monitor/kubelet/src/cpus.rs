@@ -102,7 +102,7 @@ pub fn is_strict(node: &Node) -> bool {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Pool {
-    /// For daemons.
+    /// CPUs that the kubelet keeps for daemons.
     pub reserved: CpuSet,
     /// `None` if isobar could not read the state file.
     #[serde(flatten)]

@@ -11,6 +11,7 @@ use axum::http::Request;
 use kube::Client;
 use kube::api::DynamicObject;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use tokio::time::sleep;
 
 use self::summary::Summary;
@@ -116,16 +117,17 @@ async fn name_pods(
     is_answering: &AtomicBool,
     board: &Board,
 ) -> String {
-    let read = get(client, "/pods").await.and_then(|text| {
-        let list = serde_json::from_str(&text).map_err(|why| unreadable("/pods", &why))?;
+    let text = get(client, "/pods").await;
+    let items = text.as_ref().map_err(Failure::clone).and_then(|text| {
+        let list = serde_json::from_str(text).map_err(|why| unreadable("/pods", &why))?;
         let List { items } = list;
-        Ok(items)
+        Ok(items.unwrap_or_default())
     });
-    match read {
+    match items {
         // It has come back meanwhile, and knows better.
         Ok(_) if has_names(is_answering, board) => String::new(),
         Ok(items) => {
-            named.list(items, node);
+            named.list(items.into_iter().map(object), node);
             board.set_pods(Arc::new(named.pods.clone()), Namer::Kubelet);
             let omission = named.omission();
             format!(", and their names while the API server does not tell them{omission}")
@@ -134,10 +136,18 @@ async fn name_pods(
     }
 }
 
-/// What `/pods` answers.
+/// What `/pods` answers: taken apart pod by pod, because a pod takes ten times its text. The kubelet
+/// writes `null` for no pods.
 #[derive(Deserialize)]
-struct List {
-    items: Vec<DynamicObject>,
+struct List<'a> {
+    #[serde(borrow)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+/// A pod; one that cannot be read has no uid, and is left out as such.
+fn object(item: &RawValue) -> DynamicObject {
+    let (types, metadata, data) = Default::default();
+    serde_json::from_str(item.get()).unwrap_or(DynamicObject { types, metadata, data })
 }
 
 /// Reads the configuration that the kubelet runs with; what was read before holds if it cannot be.
@@ -168,4 +178,28 @@ async fn get(client: &Client, path: &str) -> Result<String, Failure> {
 
 fn unreadable(path: &str, why: &serde_json::Error) -> Failure {
     Failure::of_answer(format!("the kubelet's {path} cannot be read: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn list_of_pods_may_be_null() {
+        #[rustfmt::skip]
+        let table = [
+            // answer, how many items; None: it is no list
+            (r#"{"items":null}"#,        Some(0)),
+            (r#"{"kind":"PodList"}"#,    Some(0)),
+            (r#"{"items":[{}, 7, []]}"#, Some(3)),
+            (r#"{"items":7}"#,           None),
+            (r#"{"items":[{}"#,          None),
+        ];
+        for (answer, want) in table {
+            let list = serde_json::from_str::<List<'_>>(answer).ok();
+            let items = list.map(|list| list.items.unwrap_or_default());
+            let read = items.map(|items| items.into_iter().map(object).count());
+            assert_eq!(read, want, "{answer}");
+        }
+    }
 }

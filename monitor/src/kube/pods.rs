@@ -138,12 +138,15 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// All that a list tells. One that was left out before is not told again.
-    pub(super) fn list(&mut self, objects: Vec<DynamicObject>, node: &str) {
+    /// All that a list tells, one after the other. One that was left out before is not told again.
+    pub(super) fn list(&mut self, objects: impl Iterator<Item = DynamicObject>, node: &str) {
         self.pods.clear();
-        let names: BTreeSet<_> = objects.iter().map(full_name).collect();
+        let mut names = BTreeSet::new();
+        for object in objects {
+            names.insert(full_name(&object));
+            self.put(object, node);
+        }
         self.left_out.retain(|name, _| names.contains(name));
-        objects.into_iter().for_each(|object| self.put(object, node));
     }
 
     fn put(&mut self, object: DynamicObject, node: &str) {

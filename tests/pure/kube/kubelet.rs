@@ -119,7 +119,7 @@ fn kubelet_names_the_pods_while_the_api_server_does_not() {
         let mut unnamed = generate::pod("n1", "shop", "unnamed");
         unnamed["metadata"]["uid"] = json!("");
         let pods =
-            json!({"kind": "PodList", "apiVersion": "v1", "items": [elsewhere, pod, unnamed]});
+            json!({"kind": "PodList", "apiVersion": "v1", "items": [elsewhere, pod, unnamed, 7]});
         stub.kubelet_says("/stats/summary", summary());
         stub.kubelet_says("/pods", pods);
         stub.add_fault(Fault::new("list", "/api/v1/pods", refused));
@@ -132,7 +132,7 @@ fn kubelet_names_the_pods_while_the_api_server_does_not() {
     eventually("the source is named", || told().ends_with("; 1 pods by the kubelet's /pods"));
     assert!(told().contains("500"), "{}", told());
     eventually("the kubelet says so, too", || {
-        let words = "while the API server does not tell them; 2 are left out, see the log";
+        let words = "while the API server does not tell them; 3 are left out, see the log";
         capability(&bed).is_some_and(|said| said.detail.contains(words))
     });
     bed.stub.clear_faults();

@@ -183,4 +183,4 @@ fn millis(time: Nanos, snapshot: &Snapshot) -> u64 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -185,10 +185,11 @@ fn is_below(path: &CgroupPath, unit: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::decision::{Loss, Order, Ranking, Taker};
+    use crate::model::decision::{Loss, Taker};
     use crate::model::snapshot::{CpuWait, MemoryWait, Union, Waited};
     use crate::model::units::MilliCpu;
     use crate::view::headline::headline;
+    use crate::view::headline::tests::ranking;
 
     /// Four services: `a` waits most often, `b` loses most CPU, `c` waits longest for memory, `d`
     /// takes it.
@@ -231,17 +232,7 @@ mod tests {
         let taker = Taker { uid: path.0.to_string(), path, taken: Bytes(700), ..Taker::default() };
         let (lost, over) = (Bytes(700), Nanos::SECOND);
         let loss = Loss { lost, over, takers: vec![taker], unattributed: Bytes(0) };
-        let ranking = Ranking {
-            signal: "memory.available".into(),
-            order: Order::Cause,
-            candidates: Vec::new(),
-            n_candidates: 0,
-            spared: Vec::new(),
-            n_spared: 0,
-            outsiders: Vec::new(),
-            loss: Some(loss),
-        };
-        Decision { ranking: Some(ranking), ..Decision::default() }
+        Decision { ranking: Some(ranking(loss)), ..Decision::default() }
     }
 
     #[test]

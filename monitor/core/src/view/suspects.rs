@@ -85,12 +85,13 @@ mod tests {
 
     use super::*;
     use crate::model::cgroup::{Cgroup, MemoryStat};
-    use crate::model::decision::{Loss, Met, Order, Ranking, Taker, Trigger};
+    use crate::model::decision::{Loss, Met, Taker, Trigger};
     use crate::model::pod::{Place, QosClass, Runtime};
     use crate::model::psi::{Line, Pressure, Pressures};
     use crate::model::settings::usual_pressure_thresholds;
     use crate::model::snapshot::{IoRate, Scope};
     use crate::model::units::Nanos;
+    use crate::view::headline::tests::ranking;
 
     /// A pod with a container, and a service that has more memory and does less IO.
     fn node(avg10: u16, is_accounted: bool) -> Snapshot {
@@ -138,16 +139,7 @@ mod tests {
                 ..Taker::default()
             };
             let (lost, over) = (Bytes(9), Nanos::SECOND);
-            Ranking {
-                signal: "memory.available".into(),
-                order: Order::Cause,
-                candidates: Vec::new(),
-                n_candidates: 0,
-                spared: Vec::new(),
-                n_spared: 0,
-                outsiders: Vec::new(),
-                loss: Some(Loss { lost, over, takers: vec![taker], unattributed: Bytes(0) }),
-            }
+            ranking(Loss { lost, over, takers: vec![taker], unattributed: Bytes(0) })
         });
         decision
     }

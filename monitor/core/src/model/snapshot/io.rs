@@ -17,7 +17,7 @@ use crate::model::units::{Bytes, Nanos, scale};
 pub struct IoRate {
     pub read: Bytes,
     pub written: Bytes,
-    /// Requests.
+    /// Requests to read and to write, per second.
     pub reads: u64,
     pub writes: u64,
 }
@@ -48,7 +48,6 @@ impl IoRate {
         self.reads.saturating_add(self.writes)
     }
 
-    /// Saturating sum.
     #[must_use]
     pub fn plus(self, more: Self) -> Self {
         Self {

@@ -308,7 +308,8 @@ fn headline_names_the_process_that_took_memory() {
     }
 }
 
-fn ranking(loss: Loss) -> Ranking {
+/// For memory, by who took it, and without candidates.
+pub(in crate::view) fn ranking(loss: Loss) -> Ranking {
     Ranking {
         signal: "memory.available".into(),
         order: Order::Cause,
