@@ -36,9 +36,8 @@ impl Pairs {
     #[must_use]
     pub fn of(matrix: &[Aggression], cgroups: &BTreeMap<CgroupId, Arc<Cgroup>>) -> Self {
         let mut places: BTreeMap<CgroupId, i64> = cgroups.keys().copied().zip(0..).collect();
-        const MICRO: u64 = 1_000;
-        let unit =
-            if matrix.iter().all(|one| one.time.0.is_multiple_of(MICRO)) { MICRO } else { 1 };
+        let holds = |unit: &u64| matrix.iter().all(|one| one.time.0.is_multiple_of(*unit));
+        let unit = [1_000_000, 1_000].into_iter().find(holds).unwrap_or(1);
         let mut pairs = Self { unit, ..Self::default() };
         let mut place = |id: CgroupId| {
             let next = places.len() as i64;
@@ -125,7 +124,7 @@ mod tests {
         #[rustfmt::skip]
         let table: [(&[Row], &str); 4] = [
             // victim, aggressor, time; as text
-            (&[], r#"{"victims":[],"counts":[],"aggressors":[],"times":[],"unit":1000}"#),
+            (&[], r#"{"victims":[],"counts":[],"aggressors":[],"times":[],"unit":1000000}"#),
             (&[(70, 1, 5_000), (70, 900, 6_000), (75, 75, 0)], r#"{"victims":[1,1],"counts":[2,1],"aggressors":[0,3,2],"times":[5,6,0],"unit":1000}"#),
             // the idle task, the part of long waits that is charged to none, and a cgroup that is gone
             (&[(1, 0, 5), (1, 70, 6), (1, unknown, 7)], r#"{"others":[0,18446744073709551615],"victims":[0],"counts":[3],"aggressors":[1,3,1],"times":[6,5,7],"unit":1}"#),

@@ -167,7 +167,7 @@ impl CounterTree {
         let known = sums.iter().filter(|(id, _)| exists(**id));
         let groups: BTreeMap<_, _> = known.map(|(id, sum)| group(*id, sum)).collect();
         self.last.clone_from(&groups);
-        let mut matrix: Vec<_> = maps.matrix.iter().map(aggression).collect();
+        let mut matrix = aggressions(&maps.matrix);
         // The map returns them in hash order. Sorted, a recording stores only what changed.
         matrix.sort_unstable();
         let cpus = maps.cpus.iter().take(n_cpus).enumerate();
@@ -357,14 +357,20 @@ fn node_memory(memory: &Memory, now: u64) -> MemoryStall {
     group_stall(&sum, None, Some(memory_unions(memory, now))).memory
 }
 
-/// In whole microseconds: what a wait is charged to is sampled, and more digits are noise that every
-/// recorded tick would carry.
-fn aggression((pair, time): &(Pair, u64)) -> Aggression {
-    Aggression {
+/// With more pairs than this in a tick, their times are told in whole milliseconds.
+const MANY_PAIRS: usize = 500;
+
+/// In whole microseconds, or, where there are many, in milliseconds, rounded: what a wait is charged
+/// to is sampled, and more digits are noise that every recorded tick would carry. A pair of less
+/// than half a millisecond is then left out: the policy counts less than one as no harm at all.
+fn aggressions(pairs: &[(Pair, u64)]) -> Vec<Aggression> {
+    let unit = if pairs.len() > MANY_PAIRS { 1_000_000 } else { 1_000 };
+    let rounded = pairs.iter().map(|(pair, time)| Aggression {
         victim: CgroupId(pair.victim),
         aggressor: CgroupId(pair.aggressor),
-        time: Nanos(time - time % 1_000),
-    }
+        time: Nanos((time + unit / 2) / unit * unit),
+    });
+    rounded.filter(|one| one.time.0 != 0).collect()
 }
 
 fn lost(cpus: &[Cpu]) -> Lost {

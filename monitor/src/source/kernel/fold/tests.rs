@@ -231,3 +231,22 @@ fn fold_counts_quotas_at_or_below_a_level_as_its_own() {
     after.groups.remove(&LEFT);
     assert_eq!(split(&counters.fold(&after, |_| true), POD), (21, 300));
 }
+
+#[test]
+fn fold_tells_many_pairs_in_whole_milliseconds() {
+    let pairs = |n: u64, time| (0..n).map(|i| (Pair { victim: i, aggressor: n }, time)).collect();
+    let told = |matrix| {
+        let matrix = CounterTree::default().fold(&Maps { matrix, ..Maps::default() }, |_| true);
+        let matrix = matrix.matrix;
+        (matrix.len(), matrix.first().map_or(0, |one| one.time.0))
+    };
+    for (n, time, expected) in [
+        (1, 1_600_499, (1, 1_600_000)),
+        (500, 1_600_500, (500, 1_601_000)),
+        (501, 1_600_500, (501, 2_000_000)),
+        (501, 500_000, (501, 1_000_000)),
+        (501, 499_999, (0, 0)),
+    ] {
+        assert_eq!(told(pairs(n, time)), expected, "{n} pairs of {time} ns");
+    }
+}
