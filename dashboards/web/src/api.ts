@@ -262,6 +262,8 @@ export interface Snapshot {
   interval: Nanos;
   headline: string;
   verdict: { resource: Resource; mood: Mood; text: string }[];
+  /** The pods and services that use most; `io` is null where no cgroup's is known. */
+  usage: { memory: { cgroup: number; held: Bytes }[]; io: Maybe<{ cgroup: number; io: IoRate; share: Percent }[]>; isIoPartial: boolean };
   decision: Decision;
   explanation: Explanation;
   node: { memory: Maybe<{ total: Bytes; available: Bytes }> };

@@ -1,6 +1,6 @@
 // Who waits, and because of whom: sums and orders of what the agent measured. No DOM here.
 
-import type { Blame, Bytes, IoRate, Nanos, Percent, Scope, Snapshot } from "./api";
+import type { Blame, IoRate, Nanos, Percent, Scope, Snapshot } from "./api";
 import type { Past } from "./stream";
 import { isCgroup, SECOND } from "./words";
 
@@ -20,7 +20,7 @@ export function weight(scope: Scope): number {
 }
 
 /** A pod, or what is no pod and no slice: what an operator calls by a name. */
-export const isUnit = ({ place, path }: Scope) =>
+const isUnit = ({ place, path }: Scope) =>
   place.kind === "pod" || (place.kind === "other" && !path.endsWith(".slice"));
 
 /** The pods and services that wait: those first that lost most by waiting for others, then those that wait most. */
@@ -38,61 +38,8 @@ export function sufferers(view: Snapshot, pairs: Blame[], n: number): { scope: S
     .slice(0, n);
 }
 
-/** Units without those of which one inside has half or more: the inner one says more. */
-function innermost<T extends { scope: Scope }>(units: T[], of: (one: T) => number): T[] {
-  const isOuter = (outer: T) =>
-    units.some((inner) => inner.scope.path.startsWith(`${outer.scope.path}/`) && of(inner) * 2 >= of(outer));
-  return units.filter((one) => !isOuter(one));
-}
-
-/** What of a cgroup's memory cannot be dropped; page cache gives way. */
-function heldBy({ files }: Scope): Bytes | null {
-  const { stat, swapCurrent } = files?.memory ?? {};
-  if (!stat) return null;
-  const cache = Math.min(stat.inactiveFile + stat.activeFile, stat.file);
-  const kernel = Math.max(stat.kernel, stat.slabReclaimable + stat.slabUnreclaimable) - stat.slabReclaimable;
-  return stat.anon + stat.file - cache + kernel + (swapCurrent ?? 0);
-}
-
-/** The pods and services that hold most memory; pods alone where it is their common limit that is reached. */
-export function holders(view: Snapshot, scopes: Snapshot["scopes"], n: number): { scope: Scope; held: Bytes }[] {
-  const { global, allocatableLimit } = view.whole.memory?.causes ?? {};
-  const isOfPods = (allocatableLimit?.union.now ?? 0) > (global?.union.now ?? 0);
-  const units = Object.values(scopes).filter((scope) => (isOfPods ? scope.place.kind === "pod" : isUnit(scope)));
-  const holding = units.flatMap((scope) => {
-    const held = heldBy(scope);
-    return held ? [{ scope, held }] : [];
-  });
-  return innermost(holding, ({ held }) => held)
-    .sort((a, b) => b.held - a.held)
-    .slice(0, n);
-}
-
-export interface Mover {
-  scope: Scope;
-  io: IoRate;
-  share: number;
-}
-
-/** The pods and services that do the greatest share of the node's bytes or requests; null: not known of any cgroup. */
-export function movers({ whole, scopes }: Snapshot, n: number): Mover[] | null {
-  const known = Object.values(scopes).flatMap((scope) => (scope.io ? [{ scope, io: scope.io }] : []));
-  if (known.length === 0) return null;
-  // A cgroup that slept is read later, and what it did meanwhile seems to be of one tick.
-  const isLate = (io: IoRate) => whole.io != null && moved(io) > 2 * moved(whole.io);
-  const units = known.filter(({ scope, io }) => isUnit(scope) && moved(io) + requests(io) > 0 && !isLate(io));
-  const sum = (of: (io: IoRate) => number) =>
-    Math.max(1, whole.io ? of(whole.io) : 0, ...units.map(({ io }) => of(io)));
-  const [bytes, operations] = [sum(moved), sum(requests)];
-  const shares = units.map((one) => ({ ...one, share: Math.max(moved(one.io) / bytes, requests(one.io) / operations) }));
-  return innermost(shares, ({ share }) => share)
-    .sort((a, b) => b.share - a.share || moved(b.io) - moved(a.io))
-    .slice(0, n);
-}
-
 /** Read and written. */
 export const moved = ({ read, written }: IoRate) => read + written;
-const requests = ({ reads, writes }: IoRate) => reads + writes;
 
 export interface Pairs {
   pairs: Blame[];

@@ -10,14 +10,11 @@ use tokio_stream::{Stream, StreamExt as _};
 
 use isobar_core::model::snapshot::Snapshot;
 use isobar_core::view::View;
-use isobar_core::view::movers::movers;
 use isobar_core::view::waiting::{Level, waiting_most};
 
 /// Cgroups in a brief view, without those that an aggression names.
 const BRIEF_SCOPES: usize = 60;
 pub(super) const BRIEF_AGGRESSIONS: usize = 40;
-/// Cgroups that do most IO: they need not wait themselves.
-const BRIEF_MOVERS: usize = 3;
 
 /// What rendered views may take in memory while they are sent, beside the last two.
 const ROOM: usize = 16 << 20;
@@ -74,26 +71,28 @@ pub(super) fn pieces(document: &Arc<Body>) -> impl Stream<Item = io::Result<Body
 
 /// A view cut to what a page shows, so that a stream of a node with thousands of cgroups stays
 /// small: the cgroups that wait most, the aggressions that cost most, the cgroups that those name,
-/// those that do most IO, and those whose processes are named.
+/// those that hold most memory or do most IO, and those whose processes are named.
 pub(super) fn render_brief(view: &View) -> Body {
-    view.to_json(&brief(&view.snapshot)).into()
+    view.to_json(&brief(view)).into()
 }
 
 /// The same without the files of cgroups, which change all the time: a page that shows them asks for the cgroups.
 pub(super) fn render_briefest(view: &View) -> Body {
-    let mut snapshot = brief(&view.snapshot);
+    let mut snapshot = brief(view);
     snapshot.scopes.values_mut().for_each(|scope| scope.files = None);
     view.to_json(&snapshot).into()
 }
 
-fn brief(whole: &Snapshot) -> Snapshot {
+fn brief(view: &View) -> Snapshot {
+    let whole = &view.snapshot;
     let aggressions = whole.aggressions.iter().take(BRIEF_AGGRESSIONS).cloned().collect::<Vec<_>>();
     let most = waiting_most(whole, Level::All, BRIEF_SCOPES);
     let named = aggressions.iter().flat_map(|blame| [blame.victim, blame.aggressor]);
-    let moving = movers(whole).into_iter().flatten().take(BRIEF_MOVERS).map(|one| one.id);
+    let moving = view.usage.io.iter().flatten().map(|one| one.cgroup);
+    let holding = view.usage.memory.iter().map(|one| one.cgroup);
     let running = whole.runners.iter().filter_map(|runner| runner.cgroup);
-    let kept: Vec<_> =
-        most.iter().map(|(id, _)| *id).chain(named).chain(moving).chain(running).collect();
+    let kept = most.iter().map(|(id, _)| *id).chain(named).chain(moving).chain(holding);
+    let kept: Vec<_> = kept.chain(running).collect();
     let scopes = kept.into_iter().filter_map(|id| Some((id, whole.scopes.get(&id)?.clone())));
     Snapshot {
         scopes: scopes.collect(),

@@ -37,6 +37,7 @@ use isobar_core::policy::explain::explain_by;
 use isobar_core::view::cpu_loss::weigh;
 use isobar_core::view::headline::headline;
 use isobar_core::view::pods::{name_in, name_scopes};
+use isobar_core::view::usage::Usage;
 use isobar_core::view::verdict::judge;
 use isobar_core::view::{OOM_KILLS_KEPT, OomRecord, View};
 use isobar_kubelet::cpus::Pool;
@@ -297,7 +298,7 @@ impl Publisher {
         capabilities: Vec<Capability>,
         cost: Cost,
     ) -> impl FnOnce() -> View + Send + use<> {
-        self.remember_kills(&snapshot);
+        self.remember(&snapshot);
         let (facts, started) = (Arc::clone(&self.facts), self.started);
         let (mut kills, limits) = (self.kills.clone(), self.limits.clone());
         let (resources, settings) = (self.resources.clone(), self.settings.clone());
@@ -313,6 +314,7 @@ impl Publisher {
                 started,
                 headline: headline(&snapshot, &verdict, &decision, kills.make_contiguous()),
                 verdict,
+                usage: Usage::of(&snapshot),
                 recent_oom_kills: kills.into(),
                 foresight,
                 capabilities,
@@ -381,20 +383,16 @@ impl Publisher {
         self.kills = kills.take(OOM_KILLS_KEPT).collect();
     }
 
-    /// Takes note of the kills of an earlier tick.
+    /// Takes note of the kills of a tick.
     pub fn remember(&mut self, snapshot: &Snapshot) {
-        self.remember_kills(snapshot);
+        let new = self.named_kills(snapshot);
+        new.into_iter().for_each(|record| self.kills.push_front(record));
+        self.kills.truncate(OOM_KILLS_KEPT);
     }
 
     /// Takes note of the kills before the first tick, newest first.
     #[must_use]
     pub fn after(self, kills: Vec<OomRecord>) -> Self {
         Self { kills: kills.into(), ..self }
-    }
-
-    fn remember_kills(&mut self, snapshot: &Snapshot) {
-        let new = self.named_kills(snapshot);
-        new.into_iter().for_each(|record| self.kills.push_front(record));
-        self.kills.truncate(OOM_KILLS_KEPT);
     }
 }

@@ -1,12 +1,11 @@
 // Because of whom: who took or has the memory, who does the IO, who made others wait for CPUs, and
 // which process of it most of all.
 
-import type { Resource, Runner, Scope, Snapshot } from "../api";
-import { useCgroups } from "../history";
+import type { Resource, Runner, Snapshot } from "../api";
 import { Meter, Named, Panel } from "../parts";
 import { link } from "../route";
 import type { Past } from "../stream";
-import { aggressors, holders, isNotable, isUnit, lately, movers } from "../waits";
+import { aggressors, isNotable, lately } from "../waits";
 import { age, busiest, bytes, called, fullName, isFor, nameOf, ofProcess, time } from "../words";
 
 /** What was lost of memory; nothing while most of it is a victim's that is not free yet. */
@@ -18,8 +17,10 @@ function lossOf({ decision: { ranking, relief } }: Snapshot) {
 }
 
 /** The name of a cgroup, with its process that uses most of a resource. */
-function Who({ view, scope, of }: { view: Snapshot; scope: Scope; of: Resource }) {
-  const process = busiest(view, of, idOf(view, scope.path), scope.path);
+function Who({ view, cgroup, of }: { view: Snapshot; cgroup: number; of: Resource }) {
+  const scope = view.scopes[cgroup];
+  if (!scope) return <Named name="removed cgroup" sub={`id ${cgroup}`} />;
+  const process = busiest(view, of, cgroup, scope.path);
   return <Named {...nameOf(scope)} {...(process && { sub: process })} />;
 }
 
@@ -45,17 +46,16 @@ const ofMachine = ({ runners }: Snapshot, resource: Resource) => runners.filter(
 
 /** Who has the memory that others wait for, where nobody took more of it just now. */
 function Holders({ view }: { view: Snapshot }) {
-  // The stream leaves out what cgroups' files say.
-  const all = holders(view, useCgroups().data?.scopes ?? view.scopes, 3);
+  const all = view.usage.memory;
   const most = all[0]?.held || 1;
   const processes = ofMachine(view, "memory");
   return (
     <>
       <p class="why">Memory: who holds most of it, page cache left out. Who took it is ranked once a threshold is due.</p>
       <ol class="ranked">
-        {all.map(({ scope, held }) => (
-          <li key={scope.path}>
-            <Who view={view} scope={scope} of="memory" />
+        {all.map(({ cgroup, held }) => (
+          <li key={cgroup}>
+            <Who view={view} cgroup={cgroup} of="memory" />
             <b>{bytes(held)}</b>
             <Meter parts={[{ kind: "others", share: held / most }]} />
           </li>
@@ -69,8 +69,7 @@ function Holders({ view }: { view: Snapshot }) {
 
 /** Who does the IO, while tasks wait for it. */
 function Movers({ view }: { view: Snapshot }) {
-  const all = movers(view, 3);
-  const isPartial = Object.values(view.scopes).some((scope) => isUnit(scope) && !scope.io);
+  const { io: all, isIoPartial: isPartial } = view.usage;
   const processes = ofMachine(view, "io");
   const node = view.whole.io;
   return (
@@ -79,13 +78,13 @@ function Movers({ view }: { view: Snapshot }) {
         IO: who reads and writes most, per second{node && `, of the node's ${bytes(node.read + node.written)} in ${node.reads + node.writes} requests`}. Usage, not harm: whose requests made others wait is not measured.
       </p>
       <ol class="ranked">
-        {all?.map(({ scope, io, share }) => (
-          <li key={scope.path}>
-            <Who view={view} scope={scope} of="io" />
+        {all?.map(({ cgroup, io, share }) => (
+          <li key={cgroup}>
+            <Who view={view} cgroup={cgroup} of="io" />
             <b title={`${bytes(io.read)} read in ${io.reads} requests, ${bytes(io.written)} written in ${io.writes}`}>
               {bytes(io.read + io.written)}/s
             </b>
-            <Meter parts={[{ kind: "others", share }]} />
+            <Meter parts={[{ kind: "others", share: share / 100 }]} />
           </li>
         ))}
       </ol>

@@ -2,6 +2,8 @@
 
 use std::cmp::Reverse;
 
+use serde::{Deserialize, Serialize};
+
 use super::verdict::Resource;
 use super::waiting::{Level, busiest_of_machine, innermost, largest, short_name, with_process};
 use crate::model::cgroup::CgroupId;
@@ -12,16 +14,18 @@ use crate::model::units::{Bytes, Nanos};
 use crate::policy::takers::held;
 
 /// A pod or service that holds memory.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Holder<'a> {
-    pub(super) id: CgroupId,
-    pub(super) scope: &'a Scope,
-    pub(super) held: Bytes,
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Holder {
+    pub cgroup: CgroupId,
+    /// Without page cache, which gives way.
+    pub held: Bytes,
 }
 
 /// Those first that hold most that cannot be dropped; pods alone where it is their common limit that
 /// is reached. Whose memory is not accounted for is left out.
-pub(super) fn holders(snapshot: &Snapshot) -> Vec<Holder<'_>> {
+pub(super) fn holders(snapshot: &Snapshot) -> Vec<Holder> {
     let causes = snapshot.whole.memory.iter().flat_map(|memory| &memory.causes);
     let short = causes.filter(|(cause, wait)| cause.is_shortage() && wait.union.now > Nanos(0));
     let longest = short.max_by_key(|(_, wait)| wait.union.now);
@@ -31,24 +35,24 @@ pub(super) fn holders(snapshot: &Snapshot) -> Vec<Holder<'_>> {
         false => Level::Units.shows(scope),
     };
     let units = snapshot.scopes.iter().filter(|(_, scope)| counts(scope));
-    let holding = units.filter_map(|(id, scope)| {
-        Some(Holder { id: *id, scope, held: held(scope.files.as_ref()?)? })
-    });
+    let holding = units
+        .filter_map(|(id, scope)| Some(Holder { cgroup: *id, held: held(scope.files.as_ref()?)? }));
     let holding = holding.filter(|one| one.held > Bytes(0)).collect();
-    let mut holding = innermost(snapshot, holding, |one| (one.id, one.held.0));
-    holding.sort_by_key(|one| (Reverse(one.held), one.id));
+    let mut holding = innermost(snapshot, holding, |one| (one.cgroup, one.held.0));
+    holding.sort_by_key(|one| (Reverse(one.held), one.cgroup));
     holding
 }
 
 /// Who holds most memory or, where that is not known, which process; in a sentence.
 pub(super) fn told(snapshot: &Snapshot) -> Option<String> {
-    let Some(Holder { id, scope, held }) = holders(snapshot).into_iter().next() else {
+    let Some(Holder { cgroup, held }) = holders(snapshot).into_iter().next() else {
         let process = busiest_of_machine(snapshot, Resource::Memory)?;
         return Some(format!("The process that takes or has most memory: {process}."));
     };
-    let name = match largest(id, snapshot) {
-        Some(process) => with_process(&short_name(scope), &process),
-        None => short_name(scope),
+    let name = short_name(snapshot.scopes.get(&cgroup)?);
+    let name = match largest(cgroup, snapshot) {
+        Some(process) => with_process(&name, &process),
+        None => name,
     };
     Some(format!("{name} holds most memory: {held}."))
 }

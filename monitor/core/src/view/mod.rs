@@ -11,12 +11,14 @@ mod left;
 pub mod movers;
 pub mod pods;
 pub mod suspects;
+pub mod usage;
 pub mod verdict;
 pub mod waiting;
 
 use serde::{Deserialize, Serialize};
 
 use self::foresight::Tally;
+use self::usage::Usage;
 use self::verdict::Verdict;
 use crate::model::capability::Capability;
 use crate::model::cost::Cost;
@@ -43,6 +45,8 @@ pub struct View {
     /// One sentence: who waits, why, and because of whom.
     pub headline: String,
     pub verdict: Vec<Verdict>,
+    #[serde(default)]
+    pub usage: Usage,
     /// The last [`OOM_KILLS_KEPT`] kills, newest first.
     pub recent_oom_kills: Vec<OomRecord>,
     /// `None` of a recording, which does not say what came before its first tick.

@@ -3,6 +3,8 @@
 
 use std::cmp::Reverse;
 
+use serde::{Deserialize, Serialize};
+
 use super::verdict::Resource;
 use super::waiting::{Level, busiest, busiest_of_machine, innermost, short_name, with_process};
 use crate::model::cgroup::CgroupId;
@@ -16,11 +18,12 @@ const LITTLE: Bytes = Bytes(1 << 20);
 const FEW: u64 = 50;
 
 /// A pod or service that does IO.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Mover<'a> {
-    pub id: CgroupId,
-    pub scope: &'a Scope,
-    pub rate: IoRate,
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Mover {
+    pub cgroup: CgroupId,
+    pub io: IoRate,
     /// Of the node's bytes or of its requests, whichever is more: a disk is kept busy by many small
     /// requests as well as by large ones.
     pub share: Percent,
@@ -28,7 +31,7 @@ pub struct Mover<'a> {
 
 /// Those first that do the greatest share; `None` where no cgroup's IO is known. Who does none is
 /// left out, and so is whose IO is not known, and a unit of which one inside does half or more.
-pub fn movers(snapshot: &Snapshot) -> Option<Vec<Mover<'_>>> {
+pub(super) fn movers(snapshot: &Snapshot) -> Option<Vec<Mover>> {
     let all = node(snapshot)?;
     let units = snapshot.scopes.iter().filter(|(_, scope)| Level::Units.shows(scope));
     let moving = units.filter_map(|(id, scope)| {
@@ -37,10 +40,10 @@ pub fn movers(snapshot: &Snapshot) -> Option<Vec<Mover<'_>>> {
         let rate = Some(rate).filter(is_of_now)?;
         let bytes = Percent::share(rate.bytes().0, all.bytes().0.max(1));
         let operations = Percent::share(rate.operations(), all.operations().max(1));
-        Some(Mover { id: *id, scope, rate, share: bytes.max(operations) })
+        Some(Mover { cgroup: *id, io: rate, share: bytes.max(operations) })
     });
-    let mut moving = innermost(snapshot, moving.collect(), |one| (one.id, one.share.0.into()));
-    moving.sort_by_key(|one| (Reverse((one.share, one.rate.bytes())), one.id));
+    let mut moving = innermost(snapshot, moving.collect(), |one| (one.cgroup, one.share.0.into()));
+    moving.sort_by_key(|one| (Reverse((one.share, one.io.bytes())), one.cgroup));
     Some(moving)
 }
 
@@ -88,18 +91,17 @@ pub fn told(snapshot: &Snapshot) -> Option<String> {
                 .into(),
         );
     }
-    let Some(&Mover { id, scope, rate, share }) = movers.first().filter(|one| one.share >= MUCH)
+    let Some(&Mover { cgroup, io: rate, share }) = movers.first().filter(|one| one.share >= MUCH)
     else {
-        let spread = |most: &Mover<'_>| {
-            format!("No pod or service does more than {} % of the IO.", most.share)
-        };
+        let spread =
+            |most: &Mover| format!("No pod or service does more than {} % of the IO.", most.share);
         return match is_partial {
             true => by_process.or_else(|| Some(format!("{unmeasured}."))),
             false => movers.first().map(spread),
         };
     };
-    let name = short_name(scope);
-    let name = match busiest(Some(id), snapshot, Resource::Io) {
+    let name = short_name(snapshot.scopes.get(&cgroup)?);
+    let name = match busiest(Some(cgroup), snapshot, Resource::Io) {
         Some(process) => with_process(&name, &process),
         None => name,
     };
@@ -220,7 +222,7 @@ mod tests {
         for (root, pod, services, order, want) in table {
             let snapshot = node_of(root, pod, services);
             let all = movers(&snapshot);
-            let got: Vec<_> = all.iter().flatten().map(|one| one.id.0).collect();
+            let got: Vec<_> = all.iter().flatten().map(|one| one.cgroup.0).collect();
             assert_eq!(got, order, "{root:?} {pod:?}");
             assert_eq!(told(&snapshot), want, "{root:?} {pod:?}");
             let is_known = pod.is_some() || services.iter().any(Option::is_some);

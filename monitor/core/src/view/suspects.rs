@@ -41,9 +41,9 @@ pub fn suspect(resource: Resource, snapshot: &Snapshot, decision: &Decision) -> 
             match waits.then(|| movers(snapshot))? {
                 None => Some(Suspect::Machine),
                 Some(all) => match all.first() {
-                    Some(one) if one.share >= MUCH => Some(within(snapshot, Some(one.id))),
+                    Some(one) if one.share >= MUCH => Some(within(snapshot, Some(one.cgroup))),
                     _ if is_partial(snapshot) => Some(Suspect::Machine),
-                    most => most.map(|one| within(snapshot, Some(one.id))),
+                    most => most.map(|one| within(snapshot, Some(one.cgroup))),
                 },
             }
         }
@@ -67,7 +67,7 @@ fn taker(snapshot: &Snapshot, decision: &Decision) -> Option<CgroupId> {
 }
 
 fn holder(snapshot: &Snapshot) -> Option<CgroupId> {
-    holders(snapshot).first().map(|one| one.id)
+    holders(snapshot).first().map(|one| one.cgroup)
 }
 
 /// A cgroup and all that lie in it; without one, the machine.
