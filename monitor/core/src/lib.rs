@@ -4,4 +4,5 @@
 pub mod model;
 pub mod policy;
 pub mod recording;
+pub mod room;
 pub mod view;

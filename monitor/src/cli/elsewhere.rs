@@ -7,6 +7,8 @@ use serde::de::DeserializeOwned;
 use super::ask::{Fetched, Place, fetch};
 use super::exit::InvalidAnswer;
 
+use isobar_core::room;
+
 /// How a verb that looks at one machine is run on another node.
 pub(super) const ON_THE_NODE: &str = "kubectl -n isobar-system exec POD -- isobar";
 
@@ -32,7 +34,7 @@ impl NodeArg {
 /// What the agent there answers to a path of its API; `what` names it in errors.
 pub(super) fn document<T: DeserializeOwned>(place: &Place, path: &str, what: &str) -> Result<T> {
     let json = answered(place, fetch(place, path), what)?;
-    let read = serde_json::from_slice(&json);
+    let read = room::from_slice(&json);
     Ok(read.map_err(|source| InvalidAnswer { address: place.to_string(), source })?)
 }
 

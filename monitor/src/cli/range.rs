@@ -19,6 +19,7 @@ use isobar_core::model::units::Nanos;
 use isobar_core::policy::engine::{Engine, Step};
 use isobar_core::policy::explain::{Explanation, explain_by};
 use isobar_core::policy::rank::Purpose;
+use isobar_core::room;
 use isobar_core::view::View;
 
 use super::at::{present, source, wall, when};
@@ -113,7 +114,7 @@ impl Ticks {
             // Another version may have decided otherwise; what it wrote in a way that this one cannot
             // read is decided anew.
             if judged.recorded != judged.text
-                && let Ok(decision) = serde_json::from_slice(judged.recorded.as_bytes())
+                && let Ok(decision) = room::from_slice(judged.recorded.as_bytes())
             {
                 judged.step.decision = decision;
             }

@@ -18,6 +18,7 @@ use isobar::serve::address::Address;
 use isobar_core::model::condition::Status;
 use isobar_core::model::decision::{Action, Decision};
 use isobar_core::recording::difference::{self, Difference};
+use isobar_core::room;
 use isobar_core::view::{API_VERSION, Document};
 use serde_json::{Value, json};
 
@@ -243,7 +244,7 @@ fn differences(out: &mut impl Write, ticks: Ticks, in_lines: bool) -> Result<()>
 
 /// What a decision came to; a text that this version cannot read, as it is.
 fn verdict(text: &str) -> Value {
-    let decision = serde_json::from_slice(text.as_bytes());
+    let decision = room::from_slice(text.as_bytes());
     decision.map_or_else(|_| parsed(text), |decision| difference::verdict(&decision))
 }
 

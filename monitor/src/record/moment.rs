@@ -13,6 +13,7 @@ use isobar_core::model::snapshot::{Averages, Snapshot};
 use isobar_core::model::stall::{OOM_KILLS_KEPT, OomRecord};
 use isobar_core::model::units::Nanos;
 use isobar_core::recording::format::Header;
+use isobar_core::room;
 use isobar_core::view::pods::name_in;
 
 /// A tick, and what a view of it tells of those before it.
@@ -104,7 +105,7 @@ impl Run {
 
     fn end(self) -> Option<Tick> {
         let (snapshot, decision) = self.last?;
-        let decision = serde_json::from_slice(decision.as_bytes()).ok()?;
+        let decision = room::from_slice(decision.as_bytes()).ok()?;
         let facts = self.facts.filter(|_| self.begun.is_some())?;
         let (settings, oom_kills) = (self.settings, self.oom_kills);
         Some(Tick { facts, settings, oom_kills, snapshot, decision })

@@ -16,7 +16,8 @@ use super::segments::{existing, path_of};
 use isobar_core::model::sample::Sample;
 use isobar_core::recording::apply::{Misfit, State};
 use isobar_core::recording::format::{FORMAT, Header, OLDEST, Opening, Tick, VERSION};
-use isobar_core::recording::{mark, room};
+use isobar_core::recording::mark;
+use isobar_core::room;
 
 pub use self::moment::Marked;
 
@@ -239,7 +240,7 @@ impl Recording {
     fn begin(&mut self, line: &[u8]) -> Result<(), Misfit> {
         self.tell_skipped();
         self.state = None;
-        let Sampled { settings, standing } = serde_json::from_slice(line)?;
+        let Sampled { settings, standing } = room::from_slice(line)?;
         if settings.is_some_and(|settings| settings.get().len() > SETTINGS) {
             return Err(Misfit(format!("settings of more than {} MiB", SETTINGS >> 20)));
         }

@@ -13,6 +13,7 @@ use super::replay::Judged;
 use isobar_core::model::condition::Status;
 use isobar_core::model::decision::{Action, Decision, StepKind};
 use isobar_core::model::units::{Moment, Nanos};
+use isobar_core::room;
 
 /// Steps that are told; more are counted.
 const TOLD: usize = 20;
@@ -142,7 +143,7 @@ impl WhatIf {
 
     pub fn add(&mut self, judged: &Judged) {
         // One that this version cannot read has nothing to compare.
-        let Ok(then) = serde_json::from_slice::<Decision>(judged.recorded.as_bytes()) else {
+        let Ok(then) = room::from_slice::<Decision>(judged.recorded.as_bytes()) else {
             return;
         };
         self.tick(&then, &judged.step.decision);

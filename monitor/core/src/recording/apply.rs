@@ -9,13 +9,13 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::format::{One, Rows, Tick};
 use super::parts::{Key, Pair, Parts, is_ordered};
-use super::room;
 use super::row::{Form, Forms, Row};
 use crate::model::cgroup::{Cgroup, CgroupId};
 use crate::model::sample::{Gap, Sample};
 use crate::model::stall::{Aggression, GroupStall};
 use crate::model::units::Nanos;
 use crate::model::workload::Pod;
+use crate::room;
 
 /// Why a line cannot be applied to the tick before.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,5 +8,4 @@ pub mod format;
 pub mod mark;
 pub mod pairs;
 pub mod parts;
-pub mod room;
 mod row;

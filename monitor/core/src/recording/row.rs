@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 
 use self::read::{At, Rest};
 use super::apply::Misfit;
-use super::room::{self, Room};
+use crate::room::{self, Room};
 
 #[derive(Debug, Clone)]
 pub(super) struct Row {

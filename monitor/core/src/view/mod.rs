@@ -28,6 +28,7 @@ use crate::model::node::NodeFacts;
 use crate::model::sample::Moment;
 use crate::model::snapshot::Snapshot;
 use crate::policy::explain::Explanation;
+use crate::room;
 
 pub use crate::model::stall::{OOM_KILLS_KEPT, OomRecord};
 
@@ -79,8 +80,8 @@ impl View {
     /// If another version of isobar wrote it, or another program.
     pub fn parse(json: &[u8]) -> Result<Self, serde_json::Error> {
         // Twice over the same text: serde's `flatten` cannot read maps that are keyed by numbers.
-        let view: Self = serde_json::from_slice(json)?;
-        Ok(Self { snapshot: serde_json::from_slice(json)?, ..view })
+        let view: Self = room::from_slice(json)?;
+        Ok(Self { snapshot: room::from_slice(json)?, ..view })
     }
 }
 

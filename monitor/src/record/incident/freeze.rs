@@ -24,7 +24,7 @@ use isobar_core::model::sample::{Moment, Sample};
 use isobar_core::model::units::Nanos;
 use isobar_core::policy::engine::{Engine, Step};
 use isobar_core::recording::format::Header;
-use isobar_core::recording::room;
+use isobar_core::room;
 
 /// An imported incident takes no more.
 const IMPORTED: u64 = Retention::USUAL.one.0;
@@ -332,7 +332,7 @@ impl<'a> Span<'a> {
     /// with other names, in which it is made anew.
     fn as_recorded(&self, decision: &str) -> Option<Decision> {
         let is_kept = self.names.is_none();
-        is_kept.then(|| serde_json::from_slice(decision.as_bytes()).ok()).flatten()
+        is_kept.then(|| room::from_slice(decision.as_bytes()).ok()).flatten()
     }
 
     /// What was read, with other names if it is to have them.

@@ -21,6 +21,7 @@ use super::{Incident, Kind, Trigger, name_of};
 use crate::record::reader::Recording;
 use crate::record::segments::path_of;
 use isobar_core::policy::known::is_known;
+use isobar_core::room;
 
 /// Words beside those that decisions depend on: fields of structs that are written as maps, kinds of
 /// owners, systemd's slices, the kubelet's directory, and limits of cgroups. They tell of no node.
@@ -70,7 +71,7 @@ impl Names {
             what.serialize(Veil::new(&mut serde_json::Serializer::new(&mut json), &names));
         *self = names.into_inner();
         written.ok()?;
-        serde_json::from_slice(&json).ok()
+        room::from_slice(&json).ok()
     }
 
     /// What is left of an incident before its ticks are read again.

@@ -14,7 +14,7 @@ use isobar_core::model::snapshot::Averages;
 use isobar_core::model::stall::OomRecord;
 use isobar_core::model::units::Nanos;
 use isobar_core::recording::mark::Mark;
-use isobar_core::recording::room;
+use isobar_core::room;
 
 /// Chapters without a tick of the moment that are passed over: each start of an agent that ends at
 /// once leaves one.

@@ -13,8 +13,6 @@ use serde::de::{
 
 /// No text makes more than this.
 pub const MOST: usize = 256 << 20;
-/// A text of this length cannot: a byte makes less than 256. It is read without counting.
-const SHORT: usize = 1 << 20;
 /// What an element or entry takes in a list or map that has just grown, in its own size.
 const GROWN: usize = 4;
 /// What the first entry of a map takes beside itself: the tree has room for eleven.
@@ -29,36 +27,33 @@ pub fn from_slice<'a, T: Deserialize<'a>>(text: &'a [u8]) -> serde_json::Result<
 }
 
 /// The same of what a seed makes.
-pub(super) fn seeded<'a, S: DeserializeSeed<'a>>(
+pub(crate) fn seeded<'a, S: DeserializeSeed<'a>>(
     text: &'a [u8],
     seed: S,
 ) -> serde_json::Result<S::Value> {
     let mut from = serde_json::Deserializer::from_slice(text);
-    let value = match text.len() <= SHORT {
-        true => seed.deserialize(&mut from)?,
-        false => Within::new(seed, &Room::new(MOST)).deserialize(&mut from)?,
-    };
+    let value = Within::new(seed, &Room::new(MOST)).deserialize(&mut from)?;
     from.end()?;
     Ok(value)
 }
 
 /// Bytes that may still be taken.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(crate) struct Room {
     size: usize,
     left: Cell<usize>,
 }
 
 impl Room {
-    pub(super) fn new(size: usize) -> Self {
+    pub(crate) fn new(size: usize) -> Self {
         Self { size, left: Cell::new(size) }
     }
 
-    pub(super) fn taken(&self) -> usize {
+    pub(crate) fn taken(&self) -> usize {
         self.size - self.left.get()
     }
 
-    pub(super) fn read<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    pub(crate) fn read<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
         &self,
         from: D,
     ) -> Result<T, D::Error> {
@@ -319,7 +314,6 @@ mod tests {
         #[rustfmt::skip]
         let table = [
             // numbers, whether they are read
-            (SHORT / 4,     true), // not counted
             (MOST / 32 - 1, true),
             (MOST / 32 + 1, false),
         ];
@@ -330,7 +324,7 @@ mod tests {
                 assert!(why.to_string().starts_with("it would take more than 256 MiB"), "{why}");
             }
         }
-        let two = format!("{} 1", text(SHORT));
+        let two = format!("{} 1", text(1));
         assert!(from_slice::<Vec<u64>>(two.as_bytes()).is_err(), "two documents");
     }
 }
