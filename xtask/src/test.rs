@@ -4,7 +4,9 @@ mod machines;
 mod manifests;
 mod tally;
 
+use std::num::NonZero;
 use std::process::{Command, ExitCode};
+use std::thread::available_parallelism;
 
 use anyhow::Result;
 
@@ -37,12 +39,21 @@ impl Test {
             Ok(web) => tally.command(Command::new("npm").current_dir(web).args(["run", "check"])),
             Err(why) => tally.missing("npm run check", &format!("{why:#}")),
         }
-        let mut tests = build::cargo(&object);
-        match setup::promtool() {
-            Ok(promtool) => _ = tests.env(PROMTOOL, promtool),
-            Err(why) => tally.missing("promtool", &format!("{why:#}")),
+        let promtool = setup::promtool();
+        if let Err(why) = &promtool {
+            tally.missing("promtool", &format!("{why:#}"));
         }
-        tally.cargo_test(tests)?;
+        let n_cpus = available_parallelism().map_or(1, NonZero::get);
+        for (targets, threads) in [
+            // Many of these wait for a timer of the API client's: more at a time are no slower.
+            (&["--lib", "--bins", "--test", "pure"][..], 4 * n_cpus),
+            // These load the CPUs, and measure that.
+            (&["--test", "browser", "--test", "live"], n_cpus),
+        ] {
+            let mut cargo = build::cargo(&object);
+            cargo.envs(promtool.iter().map(|path| (PROMTOOL, path)));
+            tally.cargo_test(cargo, targets, threads)?;
+        }
         match setup::schemas() {
             Ok(python) => manifests::check(&python, &mut tally),
             Err(why) => tally.missing("manifests against the API's schemas", &format!("{why:#}")),

@@ -1,9 +1,10 @@
 //! The scenarios that a test run plays: two machines at a time, and what fails once more.
 
 use std::collections::VecDeque;
+use std::num::NonZero;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, available_parallelism};
 
 use anyhow::{Result, bail};
 use isobar_lab::host::{Lab, Plays, expected_seconds};
@@ -13,8 +14,8 @@ use isobar_lab::{Play, Scenario};
 use super::tally::Tally;
 use crate::{build, setup};
 
-/// Machines at a time: each keeps one CPU of the host busy.
-const MACHINES: usize = 2;
+/// Machines at a time: each keeps one CPU of the host busy, and takes a GiB or two.
+const MACHINES: (usize, usize) = (2, 4);
 
 /// How much is played.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +62,8 @@ pub(super) fn play(object: &Path, which: Which, tally: &mut Tally) -> Result<()>
     let (alone, beside): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(is_alone);
     let (queue, tally) = (Mutex::new(VecDeque::from(beside)), Mutex::new(tally));
     thread::scope(|scope| {
-        for _ in 0..MACHINES {
+        let n_cpus = available_parallelism().map_or(1, NonZero::get);
+        for _ in 0..n_cpus.clamp(MACHINES.0, MACHINES.1) {
             scope.spawn(|| {
                 while let Some(job) = next(&queue) {
                     one(&lab, &scenarios, job, &tally);

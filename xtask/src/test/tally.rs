@@ -93,10 +93,17 @@ impl Tally {
         }
     }
 
-    /// The workspace's own tests, by a cargo that is set up for them.
-    pub(super) fn cargo_test(&mut self, mut cargo: Command) -> Result<()> {
+    /// The workspace's own tests of these `targets`, by a cargo that is set up for them, each binary
+    /// with `threads`.
+    pub(super) fn cargo_test(
+        &mut self,
+        mut cargo: Command,
+        targets: &[&str],
+        threads: usize,
+    ) -> Result<()> {
+        cargo.args(["test", "--workspace", "--no-fail-fast"]).args(targets);
         // What a test prints is shown, because one that cannot run says so.
-        cargo.args(["test", "--workspace", "--no-fail-fast", "--", "--show-output"]);
+        cargo.args(["--", "--show-output", "--test-threads"]).arg(threads.to_string());
         let name = spelled(&cargo);
         let mut cargo = cargo.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context(name)?;
         let before = self.failed.len();
