@@ -2,6 +2,7 @@
 //! files where the host has no controller to write to.
 //! Whoever makes a cgroup here removes it; where there is none to be had, the test says so.
 
+mod asked;
 mod controllers;
 mod ends;
 mod files;

@@ -185,6 +185,39 @@ fn cluster_ticks_go_on_while_the_api_server_hangs() {
     }
 }
 
+/// What is decided in the first tick knows names and rights, unless the server lets it wait.
+#[test]
+fn cluster_is_asked_before_the_first_tick() {
+    #[rustfmt::skip]
+    let table = [
+        // what becomes of the list of pods, what the agent can do as it starts
+        (Effect::Latency { millis: 700 }, "mode=\"enforcing evict\""),
+        (Effect::Hang,                    "not possible here: evict"),
+    ];
+    let configs = tempfile::tempdir().unwrap();
+    let config = configs.path().join("monitor.yaml");
+    let text = "apiVersion: isobar/v1alpha1\nkind: MonitorConfiguration\nevictionHard: {}\n\
+                evictionPressure: []\nrelief: {steps: [evict], enforce: [evict]}\n";
+    fs::write(&config, text).unwrap();
+    let config = format!("--config={}", config.display());
+    for (effect, words) in table {
+        let stub = Stub::start(&Options::default()).unwrap();
+        stub.put(generate::node("n1")).unwrap();
+        let authority = Authority::new("cluster").unwrap();
+        let account = tempfile::tempdir().unwrap();
+        authority.write_account(account.path(), "token").unwrap();
+        stub.serve_as(&authority).unwrap();
+        stub.add_fault(Fault::new("list", "/api/v1/pods", effect));
+        let arguments = ["--probes=none", &config];
+        let Some(agent) = Agent::start_in_pod(account.path(), stub.address(), &arguments) else {
+            return;
+        };
+        let log = agent.stderr();
+        let started = log.lines().find(|line| line.contains("started; the page")).unwrap();
+        assert!(started.contains(words), "{log}");
+    }
+}
+
 /// The longest time between two of the next `n` ticks, in nanoseconds.
 fn slowest_tick(agent: &Agent, n: usize) -> u64 {
     let at = |snapshot: &Value| snapshot["at"]["boot"].as_u64().unwrap();

@@ -55,6 +55,11 @@ impl Cluster {
         Ok(Self { api, ending, kubelet, requests, changes })
     }
 
+    /// Waits for its first answers, but not for longer than `within`.
+    pub(super) async fn first_answers(&self, within: Duration) {
+        self.api.first_answers(within).await;
+    }
+
     /// The pods of this node, as the API server has them; `None` before it has listed them.
     pub(super) fn pods(&self) -> Option<Pods> {
         self.api.pods()

@@ -40,6 +40,9 @@ const DETACHED_WITHIN: Duration = Duration::from_secs(2);
 /// time.
 const LAST_TICK: Duration = Duration::from_secs(5);
 
+/// The first tick waits so long for the API server to name the pods: one that a shortage meets before
+/// would choose among nameless cgroups, and evict nobody.
+const FIRST_ANSWERS: Duration = Duration::from_secs(2);
 /// Descriptors below which the agent does not start: 128 for connections, as many for everything
 /// else.
 const DESCRIPTORS: u64 = 256;
@@ -144,6 +147,9 @@ async fn live_on<S: Source>(
     let publisher = Publisher::new(facts.clone(), clock::now(), to);
     let plan = std::mem::take(&mut orders.plan);
     let cluster = cluster.map(Cluster::begin).transpose().map_err(AgentError::Cluster)?;
+    if let Some(cluster) = &cluster {
+        cluster.first_answers(FIRST_ANSWERS).await;
+    }
     let mut tick = Tick::new(source, plan, authority, cluster, survival, publisher)?;
     tick.record(std::mem::take(&mut orders.record)).map_err(AgentError::Record)?;
     log::started(&facts, &tick.words(), &listen);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::pods;
+use super::{evict, pods};
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::disk::PodDisks;
 use isobar_core::model::quantity::ResourceList;
@@ -74,6 +74,11 @@ impl Known {
             pod.is_evicted = true;
             pod.ends_within = pod.ends_within.or(pod.termination_grace).or(Some(USUAL_GRACE));
         }
+    }
+
+    /// Whether it is known which pods there are, and whether they may be evicted.
+    pub(super) fn is_complete(&self) -> bool {
+        self.pods.is_some() && self.capabilities.contains_key(evict::NAME)
     }
 
     /// What works and what does not. While the API server does not tell of pods, who does.

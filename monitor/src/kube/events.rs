@@ -42,6 +42,9 @@ const FLUSHED: Duration = Duration::from_secs(10);
 /// Series that are remembered.
 const REMEMBERED: usize = 256;
 const RETRIED: Duration = Duration::from_secs(5);
+/// Characters of a pod's or the node's name in the name of an event, at most: the server allows 253, and
+/// the moment has 17.
+const LONGEST_NAME: usize = 236;
 /// Bytes of a note, at most.
 const LONGEST: usize = 1024;
 
@@ -172,8 +175,8 @@ impl Series {
                 }
                 // What the server holds to be wrong stays wrong; the next one may be right.
                 Err(why) if matches!(why.code, Some(400 | 404 | 409 | 422)) => {
-                    let reason = note.reason;
-                    tracing::warn!(reason, "an event was not accepted: {}", why.words);
+                    let words = format!("{} was not accepted: {}", note.reason, why.words);
+                    board.report(NAME, Report::Fails(words, None));
                     break;
                 }
                 Err(why) => {
@@ -277,10 +280,11 @@ fn event(note: &Note, n: u64, access: &Access, node_uid: Option<String>) -> Even
             ("Pod", name, Some(uid.clone()), Some(namespace.clone()))
         }
     };
+    let start = cut(name, LONGEST_NAME).trim_end_matches(['-', '.']);
     let annotations = (!note.annotations.is_empty()).then(|| note.annotations.clone());
     Event {
         metadata: ObjectMeta {
-            name: Some(format!("{name}.{:x}", note.at.0.wrapping_add(n))),
+            name: Some(format!("{start}.{:x}", note.at.0.wrapping_add(n))),
             namespace: Some(namespace(&note.about).into()),
             annotations,
             ..ObjectMeta::default()

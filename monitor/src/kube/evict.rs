@@ -27,7 +27,7 @@ use isobar_core::model::settings::Deletion;
 use isobar_core::model::units::Nanos;
 
 /// The name of this part in capabilities.
-const NAME: &str = "evictions";
+pub(super) const NAME: &str = "evictions";
 const PERMISSION: &str = "allow it to create pods/eviction";
 /// Between two attempts, where the server could not be reached or has too much to do; where it names a
 /// longer time, that, as far as the step has it.
@@ -255,6 +255,8 @@ fn verdict(why: &Failure, name: &str) -> Verdict {
         // Without the subresource it is the path that is not found.
         Some(404) if says(&format!("{name:?}")) => Verdict::Gone,
         Some(404 | 405) => Verdict::NoEviction,
+        // One older than policy/v1, which came with 1.22.
+        Some(400) if says(r#"no kind "Eviction" is registered"#) => Verdict::NoEviction,
         // An admission webhook that protects the pod says 403 too.
         Some(403) if says(r#"cannot create resource "pods/eviction""#) => Verdict::NoEviction,
         // Source: apiserver `rest.BeforeDelete` and `storage.Preconditions.Check`.
@@ -324,6 +326,8 @@ mod tests {
             (Some(404), "pods \"web\" not found",                               Gone),
             (Some(404), "the server could not find the requested resource",     NoEviction),
             (Some(404), "404 page not found",                                   NoEviction),
+            (Some(400), "Eviction in version \"v1\" cannot be handled as a Eviction: no kind \"Eviction\" is registered for version \"policy/v1\" in scheme \"k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30\"", NoEviction),
+            (Some(400), "name in URL does not match name in Eviction object",  Refused),
             (Some(405), "the server does not allow this method on the requested resource", NoEviction),
             (Some(429), "Cannot evict pod as it would violate the pod's disruption budget.", OverBudget),
             (Some(429), "Cannot evict pod as it would violate the pod's disruption budget. The disruption budget web is still being processed by the server.", Uncounted),

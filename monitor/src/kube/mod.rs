@@ -30,6 +30,7 @@ use std::time::Duration;
 
 use tokio::runtime;
 use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
 
 pub use self::board::Configz;
 use self::board::{Board, Known};
@@ -128,6 +129,13 @@ impl ApiServer {
             drop(alive);
         })?;
         Ok(Self { known, wanted, deletion, may_kubelet_evict, notes, way, ended })
+    }
+
+    /// Waits until the pods are listed and it is known whether evictions are allowed, but not for longer
+    /// than `within`.
+    pub async fn first_answers(&self, within: Duration) {
+        let mut known = self.known.clone();
+        let _ = timeout(within, known.wait_for(Known::is_complete)).await;
     }
 
     /// The pods of this node; `None` before the API server has listed them.

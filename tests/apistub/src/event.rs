@@ -198,6 +198,6 @@ fn refuse(event: &Value, wrong: &[Cause]) -> Result<(), Failure> {
     let name = event["metadata"]["name"].as_str().unwrap_or("");
     match wrong {
         [] => Ok(()),
-        wrong => Err(Failure::invalid(GROUP, "Event", name, wrong)),
+        wrong => Err(Failure::invalid("", "Event", name, wrong)),
     }
 }

@@ -83,6 +83,12 @@ impl Kind {
         }
     }
 
+    /// The group in the refusal of an object that is invalid: the server validates its own form, in which
+    /// events have none.
+    pub(crate) fn internal_group(&self) -> &'static str {
+        if self.group == event::GROUP { "" } else { self.group }
+    }
+
     pub(crate) fn has_status(&self) -> bool {
         self.subresources.contains(&"status")
     }

@@ -23,6 +23,9 @@ const OWNED: [&str; 7] = [
     "deletionGracePeriodSeconds",
 ];
 
+/// In characters.
+const LONGEST_NAME: usize = 253;
+const TOO_LONG: &str = "must be no more than 253 characters";
 const NO_SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric \
                             characters, '-' or '.'";
 
@@ -48,8 +51,9 @@ pub(crate) fn create(cluster: &Cluster, call: &Call, kind: &Kind) -> Result<Answ
     cluster.change(|store| {
         let name = name(&object, store)?;
         if !is_subdomain(&name) {
-            let cause = Cause::invalid("metadata.name", &name.as_str().into(), NO_SUBDOMAIN);
-            return Err(Failure::invalid(kind.group, kind.name, &name, &[cause]));
+            let why = if name.len() > LONGEST_NAME { TOO_LONG } else { NO_SUBDOMAIN };
+            let cause = Cause::invalid("metadata.name", &name.as_str().into(), why);
+            return Err(Failure::invalid(kind.internal_group(), kind.name, &name, &[cause]));
         }
         let key = Key { resource: kind.plural, namespace, name };
         let home =
@@ -57,9 +61,6 @@ pub(crate) fn create(cluster: &Cluster, call: &Call, kind: &Kind) -> Result<Answ
         if kind.scope == Scope::Namespaced && store.get(&home).is_none() {
             let namespaces = Kind::of_plural("namespaces");
             return Err(Failure::not_found(namespaces.unwrap_or(kind), &key.namespace));
-        }
-        if store.get(&key).is_some() {
-            return Err(Failure::already_exists(kind, &key.name));
         }
         if let Some(metadata) = object["metadata"].as_object_mut() {
             metadata.retain(|name, _| !OWNED.contains(&name.as_str()));
@@ -74,6 +75,9 @@ pub(crate) fn create(cluster: &Cluster, call: &Call, kind: &Kind) -> Result<Answ
             _ => {}
         }
         check(kind, None, &object)?;
+        if store.get(&key).is_some() {
+            return Err(Failure::already_exists(kind, &key.name));
+        }
         let shown = match dry {
             true => kind.shown(&object),
             false => kind.shown(&store.put(key, object)),
@@ -122,7 +126,7 @@ pub(crate) fn replace(cluster: &Cluster, call: &Call, kind: &Kind) -> Result<Ans
     {
         let why = "must be specified for an update";
         let cause = Cause::invalid("metadata.resourceVersion", &json!("0x0"), why);
-        return Err(Failure::invalid(kind.group, kind.name, &call.name, &[cause]));
+        return Err(Failure::invalid(kind.internal_group(), kind.name, &call.name, &[cause]));
     }
     update(cluster, call, kind, |_| Ok(after))
 }
@@ -178,6 +182,10 @@ fn settle(call: &Call, kind: &Kind, before: &Value, mut after: Value) -> Result<
         return Err(Failure::conflict(kind, &name, why));
     }
     let stored = owned(before, "uid");
+    if !uid.is_empty() && uid != stored && call.verb == "patch" {
+        let cause = Cause::invalid("metadata.uid", &uid.into(), "field is immutable");
+        return Err(Failure::invalid(kind.internal_group(), kind.name, &name, &[cause]));
+    }
     if !uid.is_empty() && uid != stored {
         let why = format!(
             "Precondition failed: UID in precondition: {uid}, UID in object meta: {stored}"

@@ -12,20 +12,23 @@ fn of_pod(namespace: &str) -> Note {
 #[test]
 fn kube_events_that_are_refused_hold_up_no_others() {
     let ending = r#"{"kind": "Status", "code": 403, "reason": "Forbidden", "message": "events.events.k8s.io is forbidden: unable to create new content in namespace ending because it is being terminated"}"#;
+    let wrong = r#"{"kind": "Status", "code": 422, "reason": "Invalid", "message": "Event \"web.1\" is invalid: involvedObject.namespace"}"#;
+    let text = |code, text: &str| Effect::Text { code, text: text.into() };
     #[rustfmt::skip]
     let table = [
-        // what is answered, whether that is a fault of the agent's rights
-        (Effect::Text { code: 403, text: ending.into() },               false),
-        (Effect::Status { code: 403, retry_after_seconds: None },       true),
+        // what is answered, what the capability says of it
+        (text(403, ending),                                       None),
+        (text(422, wrong),                                        Some("PressureHigh was not accepted: the API server answered 422")),
+        (Effect::Status { code: 403, retry_after_seconds: None }, Some("403")),
     ];
-    for (effect, is_told) in table {
+    for (effect, want) in table {
         let path = "/apis/events.k8s.io/v1/namespaces/ending/events";
         let bed = Bed::with(|stub| stub.add_fault(Fault::new("create", path, effect.clone())));
         let told = || bed.capability("events").unwrap_or_default();
         bed.api.note(of_pod("ending"));
         eventually("it is refused", || !bed.bodies("create", "events", "").is_empty());
-        if is_told {
-            eventually("the missing right is told", || told().contains("403"));
+        if let Some(words) = want {
+            eventually(words, || told().contains(words));
         }
         bed.api.note(high(clock::now().wall));
         within(Duration::from_secs(4), "the next one is written", || {
@@ -67,4 +70,25 @@ fn kube_events_whose_answer_is_lost_are_written() {
     bed.api.note(high(clock::now().wall.plus(Nanos(40 * Nanos::SECOND.0))));
     eventually("it is counted", || bed.bodies("patch", "events", "").len() == 1);
     assert_eq!(bed.stub.all("events").len(), 1);
+}
+
+#[test]
+fn kube_events_of_long_names_are_written() {
+    #[rustfmt::skip]
+    let table = [
+        // the pod's name, what of it is in the name of the event
+        ("web".to_owned(),                             "web".to_owned()),
+        ("a".repeat(253),                              "a".repeat(236)),
+        // After a dot the server wants a letter or a digit.
+        (format!("{}.{}", "a".repeat(235), "bc"),      "a".repeat(235)),
+    ];
+    for (name, kept) in table {
+        let bed = Bed::new();
+        let about = About::Pod { namespace: "shop".into(), name, uid: "u1".into() };
+        bed.api.note(Note { about, ..high(clock::now().wall) });
+        eventually("it is written", || bed.stub.all("events").len() == 1);
+        let event = bed.stub.all("events").pop().unwrap();
+        let (start, moment) = event["metadata"]["name"].as_str().unwrap().rsplit_once('.').unwrap();
+        assert_eq!((start, moment.len()), (&*kept, 16));
+    }
 }

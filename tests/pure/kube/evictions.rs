@@ -121,12 +121,15 @@ fn kube_evictions_become_deletions_as_configured() {
     let text = |code, text: &str| Effect::Text { code, text: text.into() };
     let missing = || Some(text(404, "404 page not found\n"));
     let being_processed = r#"{"kind":"Status","code":429,"message":"Cannot evict pod as it would violate the pod's disruption budget.","details":{"retryAfterSeconds":10,"causes":[{"reason":"DisruptionBudget","message":"The disruption budget web is still being processed by the server."}]}}"#;
+    // What 1.20.2 answers.
+    let too_old = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Eviction in version \"v1\" cannot be handled as a Eviction: no kind \"Eviction\" is registered for version \"policy/v1\" in scheme \"k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30\"","reason":"BadRequest","code":400}"#;
     let webhook = r#"{"kind":"Status","code":403,"message":"admission webhook \"drain\" denied the request"}"#;
     #[rustfmt::skip]
     let table = [
         // what the eviction is answered, budgets, configured, deleted, words
         (missing(),               0, Never,       false, "404 page not found"),
         (missing(),               0, NoEviction,  true,  "deletes shop/web, not evicted: the API server answered 404"),
+        (Some(text(400, too_old)),0, NoEviction,  true,  "not evicted: the API server answered 400"),
         (Some(status(405)),       0, NoEviction,  true,  "not evicted: the API server answered 405"),
         (Some(status(403)),       0, Never,       false, "pods/eviction"),
         (Some(status(403)),       0, NoEviction,  true,  "cannot create resource \"pods/eviction\""),

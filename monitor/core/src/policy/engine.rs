@@ -14,7 +14,7 @@ use crate::model::unsampled::unsampled;
 use crate::policy::assess::conditions::ConditionStanding;
 use crate::policy::assess::growth::{self, Limited};
 use crate::policy::assess::{AssessStanding, assess};
-use crate::policy::decide::{Question, ReliefStanding, decide, target_of};
+use crate::policy::decide::{Question, ReliefStanding, decide, is_observing, target_of};
 use crate::policy::rank::harm::HarmStanding;
 use crate::policy::rank::{HEAD, Node, Pool, Purpose, Shortfall};
 use crate::policy::scope;
@@ -96,6 +96,15 @@ pub struct Step {
     pub next_targets: Vec<Target>,
 }
 
+/// Whether a step that is enforced can be taken now and could not before, as an eviction once the API
+/// server answers.
+fn enables(before: &Sample, now: &Sample, settings: &Settings) -> bool {
+    let can = |sample: &Sample, step| {
+        sample.available_steps.as_ref().is_none_or(|steps| steps.contains(step))
+    };
+    settings.relief.enforce.iter().any(|step| can(now, step) && !can(before, step))
+}
+
 /// How many targets are made ready: the victim after the next is another tick's.
 const NEXT: usize = 3;
 /// A scope whose memory lasts no longer may soon need a victim.
@@ -141,6 +150,10 @@ impl Engine {
     /// Judges one sample. Cannot fail.
     pub fn step(&mut self, sample: Sample) -> Step {
         let (settings, standing) = (&self.settings, &mut self.standing);
+        let (before, relief) = (standing.before.as_ref(), &mut standing.relief);
+        if is_observing(relief) && before.is_some_and(|before| enables(before, &sample, settings)) {
+            *relief = std::mem::take(relief).without_observed();
+        }
         let snapshot = Snapshot::between(standing.before.as_ref(), &sample, &mut standing.averages);
         let workloads = Workloads::of(&settings.workloads, &snapshot);
         standing.harm.update(standing.before.as_ref(), &sample, &snapshot, &workloads);

@@ -80,7 +80,10 @@ impl Actuator {
             let is_its = |ending: &Ending| ending.action == action;
             let Some(i) = self.endings.iter().position(is_its) else { continue };
             match result {
-                Ok(story) => self.endings[i].story = story,
+                Ok(story) => {
+                    let ending = &mut self.endings[i];
+                    (ending.story, ending.is_asked) = (story, false);
+                }
                 Err(refusal) => {
                     refused.push(self.endings.swap_remove(i).refused(refusal));
                     self.ledger.remove(action);
@@ -147,6 +150,8 @@ pub(super) struct Ending {
     grace: Option<Nanos>,
     /// What was done so far, in words.
     story: String,
+    /// The API server has not said yet whether it evicts the victim, which may have no process to end.
+    is_asked: bool,
     /// Processes whose end was reported.
     n_reported: u64,
 }
@@ -227,7 +232,8 @@ impl Ending {
         story: String,
     ) -> Self {
         let (action, step, time) = (action.id, action.step, Time::new(began));
-        Self { action, step, target, time, grace, story, n_reported: 0 }
+        let is_asked = step == StepKind::Evict;
+        Self { action, step, target, time, grace, story, is_asked, n_reported: 0 }
     }
 
     /// What the step has come to right after it was taken, and whether it is over.
@@ -237,7 +243,7 @@ impl Ending {
             [] => self.story.clone(),
             left => format!("{}; {}", self.story, describe(proc, left)),
         };
-        (self.outcome(Ok(story), &left, clock::now().boot), left.is_empty())
+        (self.outcome(Ok(story), &left, clock::now().boot), left.is_empty() && !self.is_asked)
     }
 
     /// Looks again; the outcome, if it is over.
@@ -246,7 +252,7 @@ impl Ending {
         self.target.measure();
         let now = clock::now().boot;
         let watched = self.time.watched(now);
-        if left.is_empty() {
+        if left.is_empty() && !self.is_asked {
             let story = format!("{}; all processes have ended", self.story);
             return Some(self.outcome(Ok(story), &left, now));
         }

@@ -43,7 +43,7 @@ fn event_that_is_new_needs_its_fields() {
     let long = "x".repeat(129);
     #[rustfmt::skip]
     let table = [
-        // field, value, message after "Event.events.k8s.io "worker-1.1" is invalid: "
+        // field, value, message after "Event "worker-1.1" is invalid: "
         ("eventTime",           Value::Null,            field("eventTime")),
         ("reportingInstance",   json!(""),              field("reportingInstance")),
         ("action",              Value::Null,            field("action")),
@@ -62,9 +62,18 @@ fn event_that_is_new_needs_its_fields() {
     for (name, value, want) in table {
         let mut body = event();
         body[name] = value;
-        let want = format!("Event.events.k8s.io \"worker-1.1\" is invalid: {want}");
+        let want = format!("Event \"worker-1.1\" is invalid: {want}");
         assert_eq!(post(&stub, EVENTS, &body).refusal(), (422, want.as_str()), "{name}");
     }
+    // One that is wrong is refused as such, also where there is one of its name.
+    assert_eq!(post(&stub, EVENTS, &event()).code, 201);
+    let mut wrong = event();
+    wrong["action"] = "".into();
+    assert_eq!(post(&stub, EVENTS, &wrong).code, 422);
+    let mut long = event();
+    long["metadata"]["name"] = "x".repeat(254).into();
+    let reply = post(&stub, EVENTS, &long);
+    assert!(reply.refusal().1.ends_with("must be no more than 253 characters"), "{:?}", reply.body);
     let mut without = event();
     without["reportingController"] = "".into();
     without["type"] = "".into();
@@ -128,14 +137,14 @@ fn event_may_become_a_series() {
     let series =
         |count: u32, time: &str| json!({"series": {"count": count, "lastObservedTime": time}});
     let time = "2026-11-22T10:05:00.000000Z";
-    let immutable = "Event.events.k8s.io \"worker-1.1\" is invalid: message: Invalid value: \
+    let immutable = "Event \"worker-1.1\" is invalid: message: Invalid value: \
                      \"other\": field is immutable";
     #[rustfmt::skip]
     let table = [
         // kind, patch, code, message
         (STRATEGIC, series(2, time),                   200, ""),
         (MERGE,     series(3, time),                   200, ""),
-        (MERGE,     series(1, time),                   422, "Event.events.k8s.io \"worker-1.1\" is invalid: series.count: Invalid value: \"\": should be at least 2"),
+        (MERGE,     series(1, time),                   422, "Event \"worker-1.1\" is invalid: series.count: Invalid value: \"\": should be at least 2"),
         (MERGE,     json!({"note": "other"}),          422, immutable),
         (MERGE,     json!({"metadata": {"labels": {"a": "b"}}}), 200, ""),
     ];

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::client::{delete, get, post, put, stub, stub_with};
+use super::client::{MERGE, delete, get, patch, post, put, stub, stub_with};
 use crate::{Kubelet, generate};
 
 const NODE: &str = "/api/v1/nodes/worker-1";
@@ -134,6 +134,11 @@ fn replace_refusals() {
         let (found, message) = reply.refusal();
         assert!(found == code && message.starts_with(start), "{start}: {found} {message}");
     }
+    let other = json!({"metadata": {"uid": "other"}});
+    let reply = patch(&stub, POD, MERGE, &other);
+    let why =
+        "Pod \"web-0\" is invalid: metadata.uid: Invalid value: \"other\": field is immutable";
+    assert_eq!(reply.refusal(), (422, why));
     let missing = put(&stub, "/api/v1/nodes/none", &json!({"metadata": {"name": "none"}}));
     assert_eq!(missing.refusal(), (404, "nodes \"none\" not found"));
 }

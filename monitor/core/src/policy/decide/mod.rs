@@ -81,6 +81,11 @@ pub fn decide(question: &Question<'_>, standing: &mut ReliefStanding) -> Relief 
     relief
 }
 
+/// Whether the step that is pending is only observed.
+pub(super) fn is_observing(standing: &ReliefStanding) -> bool {
+    standing.pending.as_ref().is_some_and(|pending| !pending.action.is_enforced)
+}
+
 fn pending_event(question: &Question<'_>, standing: &ReliefStanding, pending: &Pending) -> Event {
     if let Some(first) = emergency(question, standing, pending) {
         return Event::Emergency(first);

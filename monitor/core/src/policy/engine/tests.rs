@@ -163,6 +163,35 @@ fn with_settings_forgets_what_was_only_observed_once_it_is_enforced() {
     assert_eq!((action.step, action.is_enforced, action.id), (StepKind::Squeeze, true, n + 1));
 }
 
+#[test]
+fn step_forgets_what_was_only_observed_once_a_step_that_is_enforced_can_be_taken() {
+    use StepKind::{KillContainers, Squeeze, StopContainers};
+    let high = Some(Percent(90_00));
+    #[rustfmt::skip]
+    let table = [
+        // enforced, can be taken later, a squeeze is
+        (vec![Squeeze],                 vec![Squeeze, StopContainers],        true),
+        (vec![Squeeze],                 vec![StopContainers, KillContainers], false),
+        (vec![],                        vec![Squeeze, StopContainers],        false),
+    ];
+    for (enforced, later, want) in table {
+        let mut settings = engine().settings().clone();
+        settings.relief.enforce = enforced.iter().copied().collect();
+        let mut engine = Engine::new(settings, Standing::new(2));
+        let mut step = |second, can: &[StepKind]| {
+            let available_steps = Some(can.iter().copied().collect());
+            engine.step(Sample { available_steps, ..sample(second, false, high) }).decision.relief
+        };
+        let all: Vec<_> = (1..=30).map(|second| step(second, &[StopContainers])).collect();
+        let observed: Vec<_> = all.iter().flat_map(|relief| &relief.actions).collect();
+        assert!(observed.iter().all(|action| action.step == StopContainers), "{observed:?}");
+        assert!(matches!(all[29].held, Some(Hold::Observed { .. })), "{:?}", all[29]);
+        let next = step(31, &later);
+        let squeezes = next.actions.iter().any(|one| one.step == Squeeze && one.is_enforced);
+        assert_eq!(squeezes, want, "{enforced:?} {later:?}: {next:?}");
+    }
+}
+
 /// Two CPUs on which tasks have always waited, but for the first second of each hundred.
 fn contended(second: u64) -> Sample {
     let mut sample = sample(second, true, None);
