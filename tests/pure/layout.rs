@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 /// Which modules of its own crate a module may name. `main` and `cli` stand above and may name all.
 /// That core knows no clock, file, socket or thread is held by the compiler: see its Cargo.toml.
-const IMPORTS: [(&str, &str, &[&str]); 16] = [
+const IMPORTS: [(&str, &str, &[&str]); 17] = [
     ("monitor/core/src", "model", &["model"]),
     ("monitor/core/src", "policy", &["policy", "model"]),
-    ("monitor/core/src", "recording", &["recording", "policy", "model"]),
-    ("monitor/core/src", "view", &["view", "policy", "model"]),
+    ("monitor/core/src", "room", &["room", "model"]),
+    ("monitor/core/src", "recording", &["recording", "room", "policy", "model"]),
+    ("monitor/core/src", "view", &["view", "room", "policy", "model"]),
     ("monitor/src", "causes", &["causes"]),
     ("monitor/src", "clock", &["clock"]),
     ("monitor/src", "heap", &["heap"]),
