@@ -5,7 +5,7 @@ export type Nanos = number;
 export type Bytes = number;
 /** Percent of wall time. */
 export type Percent = number;
-type Maybe<T> = T | null | undefined;
+export type Maybe<T> = T | null | undefined;
 
 export interface Moment {
   boot: Nanos;
@@ -263,7 +263,7 @@ export interface Snapshot {
   headline: string;
   verdict: { resource: Resource; mood: Mood; text: string }[];
   /** The pods and services that use most; `io` is null where no cgroup's is known. */
-  usage: { memory: { cgroup: number; held: Bytes }[]; io: Maybe<{ cgroup: number; io: IoRate; share: Percent }[]>; isIoPartial: boolean };
+  usage: { memory: { cgroup: number; held: Bytes }[]; isShortOfMemory: boolean; io: Maybe<{ cgroup: number; io: IoRate; share: Percent }[]>; isIoPartial: boolean };
   decision: Decision;
   explanation: Explanation;
   node: { memory: Maybe<{ total: Bytes; available: Bytes }> };

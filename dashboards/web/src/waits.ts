@@ -1,16 +1,24 @@
 // Who waits, and because of whom: sums and orders of what the agent measured. No DOM here.
 
-import type { Blame, IoRate, Nanos, Percent, Scope, Snapshot } from "./api";
+import type { Blame, IoRate, Maybe, Nanos, Percent, Resource, Scope, Snapshot } from "./api";
 import type { Past } from "./stream";
 import { isCgroup, SECOND } from "./words";
 
-/** The largest share of the last ten seconds in which a task of a cgroup waited; null: not measured. */
-export function worstShare({ pressure, contention, shortage }: Scope): Percent | null {
+/** The largest share of the last ten seconds in which a task of a cgroup waited, and for what; null: not measured. */
+export function worst({ pressure, contention, shortage }: Scope): { share: Percent; of: Resource } | null {
   const { cpu, memory, io } = pressure;
-  const all = [cpu?.some?.avg10, memory?.some?.avg10, io?.some?.avg10, contention?.avg10, shortage?.avg10];
-  const known = all.filter((share) => share != null);
-  return known.length ? Math.max(...known) : null;
+  const all: [Resource, Maybe<Percent>][] = [
+    ["cpu", cpu?.some?.avg10],
+    ["memory", memory?.some?.avg10],
+    ["io", io?.some?.avg10],
+    ["cpu", contention?.avg10],
+    ["memory", shortage?.avg10],
+  ];
+  const known = all.flatMap(([of, share]) => (share == null ? [] : [{ of, share }]));
+  return known.length ? known.reduce((most, one) => (one.share > most.share ? one : most)) : null;
 }
+
+export const worstShare = (scope: Scope): Percent | null => worst(scope)?.share ?? null;
 
 /** What cgroups are sorted by. */
 export function weight(scope: Scope): number {

@@ -101,7 +101,7 @@ pub(super) fn mark(
     }
     let processes = processes(may.len() as u64);
     if !action.is_enforced {
-        return Ok(format!("would raise {SCORE} of {processes} in {path} to {HIGHEST}"));
+        return Ok(format!("would raise {SCORE} of {processes} to {HIGHEST}"));
     }
     throttle::remember(ledger, entry(group, action, &may, ledger)?)?;
     // A number may have been given to another process meanwhile.
@@ -117,7 +117,7 @@ pub(super) fn mark(
         // Without the controller each process is chosen by itself.
         Some(Err(_)) | None => "",
     };
-    Ok(format!("{SCORE} of {processes} in {path} raised to {HIGHEST}{together}"))
+    Ok(format!("{SCORE} of {processes} raised to {HIGHEST}{together}"))
 }
 
 /// The processes in and below a cgroup, each with its score.

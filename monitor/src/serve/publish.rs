@@ -314,7 +314,7 @@ impl Publisher {
                 started,
                 headline: headline(&snapshot, &verdict, &decision, kills.make_contiguous()),
                 verdict,
-                usage: Usage::of(&snapshot),
+                usage: Usage::of(&snapshot, &decision),
                 recent_oom_kills: kills.into(),
                 foresight,
                 capabilities,

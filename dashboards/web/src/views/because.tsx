@@ -136,7 +136,7 @@ export function Because({ view, past }: { view: Snapshot; past: Past[] }) {
           </ol>
         </>
       )}
-      {!loss && waits("memory") && <Holders view={view} />}
+      {!loss && view.usage.isShortOfMemory && <Holders view={view} />}
       {waits("io") && <Movers view={view} />}
       {harm.length === 0 && (!view.whole.cpu || ofMachine(view, "cpu").length > 0) ? (
         <Busiest view={view} />

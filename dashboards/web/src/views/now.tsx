@@ -1,13 +1,13 @@
 // The first screen: is this node short of something, of what, because of whom, since when, what
 // isobar did or would do, and why.
 
-import type { Condition, History, HistoryEvents, Moment, Resource, Snapshot, Span } from "../api";
+import type { Condition, History, HistoryEvents, Moment, Resource, Scope, Snapshot, Span } from "../api";
 import { Chart, type Drawn } from "../chart";
 import { risen, shaded, sinceKnown, useEvents, useHistory } from "../history";
 import { Meter, MoodWord, Named, Panel, Sentences, StatusWord } from "../parts";
 import { link } from "../route";
 import type { Past } from "../stream";
-import { isNotable, lately, sufferers, worstShare } from "../waits";
+import { isNotable, lately, sufferers, worst, worstShare } from "../waits";
 import { age, clock, memoryCauses, mode, nameOf, percent, RESOURCES, sentence, since, time } from "../words";
 import { Because } from "./because";
 
@@ -141,9 +141,14 @@ function Sufferers({ view, past }: { view: Snapshot; past: Past[] }) {
   const { pairs, over } = lately(past, 10);
   // Where memory is what is short, who lost a CPU to others is beside the point.
   const isOfMemory = view.verdict.some(({ resource, mood }) => resource === "memory" && mood === "pressed");
-  const waiting = sufferers(view, isOfMemory ? [] : pairs, 4);
-  const greatest = Math.max(0, ...waiting.map(({ loss }) => loss));
+  const losing = sufferers(view, isOfMemory ? [] : pairs, 4);
+  const greatest = Math.max(0, ...losing.map(({ loss }) => loss));
   const most = isNotable(greatest, over) ? greatest : 0;
+  const waiting = most > 0 ? losing : sufferers(view, [], 4);
+  const share = (scope: Scope) => {
+    const most = worst(scope);
+    return most ? `${percent(most.share)} for ${FOR[most.of]}` : percent(null);
+  };
   const lost = (loss: number) => time(over ? loss / (over / 1e9) : null);
   return (
     <Panel title="Who suffers" id="sufferers" aside={<a href={link({ ...HOUR, view: "cgroups" })}>all cgroups</a>}>
@@ -155,8 +160,8 @@ function Sufferers({ view, past }: { view: Snapshot; past: Past[] }) {
       <ol class="ranked">
         {waiting.map(({ scope, loss }) => (
           <li key={scope.path}>
-            <Named {...nameOf(scope)} sub={[most > 0 ? `waits ${percent(worstShare(scope))} of the time` : "", causes(scope)].filter(Boolean).join(": ")} />
-            <b>{most > 0 ? lost(loss) : percent(worstShare(scope))}</b>
+            <Named {...nameOf(scope)} sub={[most > 0 ? `waits ${share(scope)}` : "", causes(scope)].filter(Boolean).join(": ")} />
+            <b>{most > 0 ? lost(loss) : share(scope)}</b>
             <Meter parts={[{ kind: "others", share: most > 0 ? loss / most : (worstShare(scope) ?? 0) / 100 }]} />
           </li>
         ))}
@@ -166,7 +171,9 @@ function Sufferers({ view, past }: { view: Snapshot; past: Past[] }) {
   );
 }
 
-function causes(scope: Snapshot["whole"]): string {
+const FOR: Record<Resource, string> = { cpu: "CPU", memory: "memory", io: "IO" };
+
+function causes(scope: Scope): string {
   const { cpu, ioWait } = scope;
   const parts = [
     ["own quota", cpu?.throttledOwn?.now],
@@ -277,11 +284,12 @@ function LastHour({ view, history, events, isDark, isRecorded }: NowOf & { histo
         {(["cpu", "memory", "io"] as const).map((resource) => {
           const conditions = conditionsOf(view, resource);
           const own = conditions.find(({ scope }) => scope === "system");
+          const told = conditions.filter((one) => one === own || one.status === "True");
           return (
             <Chart
               key={resource}
               title={RESOURCES[resource]}
-              about={own ? `${own.type} is ${own.status}` : "no condition"}
+              about={told.map(({ type, status }) => `${type} is ${status}`).join(", ") || "no condition"}
               history={history}
               series={LINES[resource]}
               threshold={own?.threshold}

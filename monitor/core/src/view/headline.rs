@@ -12,6 +12,7 @@ use super::{holders, movers};
 use crate::model::cgroup::Limit;
 use crate::model::decision::Decision;
 use crate::model::snapshot::{Blame, Scope, Snapshot};
+use crate::model::threshold;
 use crate::model::units::{Bytes, Nanos};
 use crate::policy::explain::{self, relief};
 
@@ -77,8 +78,16 @@ fn state(snapshot: &Snapshot, verdicts: &[Verdict], decision: &Decision) -> Stri
             return format!("Short of memory ({}): {told}.{process}", ranking.signal);
         }
     }
-    match about(verdicts, decision) {
-        Some((resource, is_high)) => {
+    let met = decision.assessment.met.first();
+    let is_short = met.is_some_and(|met| met.threshold.resource() == threshold::Resource::Memory);
+    let who_holds = || holders::told(snapshot).map_or_else(String::new, |told| format!(" {told}"));
+    match (about(verdicts, decision), met) {
+        // In its grace period, when nothing is ranked yet.
+        (None | Some((Resource::Cpu | Resource::Io, _)), Some(met)) if is_short => {
+            let met = explain::met_sentence(met, decision.at.boot);
+            format!("Memory runs short: {met}.{}", who_holds())
+        }
+        (Some((resource, is_high)), _) => {
             let what = match resource {
                 Resource::Cpu => "CPU",
                 Resource::Memory => "memory",
@@ -86,17 +95,24 @@ fn state(snapshot: &Snapshot, verdicts: &[Verdict], decision: &Decision) -> Stri
             };
             let strength = if is_high { "High" } else { "Some" };
             let who_uses = match resource {
-                Resource::Cpu => None,
-                Resource::Memory => holders::told(snapshot),
-                Resource::Io => movers::told(snapshot),
+                Resource::Cpu => String::new(),
+                Resource::Memory => who_holds(),
+                Resource::Io => {
+                    movers::told(snapshot).map_or_else(String::new, |told| format!(" {told}"))
+                }
             };
-            let who_uses = who_uses.map_or_else(String::new, |told| format!(" {told}"));
             format!("{strength} {what} pressure. {}{who_uses}", sufferer(snapshot, resource))
         }
-        None if verdicts.iter().all(|verdict| verdict.mood == Mood::Unknown) => {
+        (None, Some(met)) => {
+            format!(
+                "No significant pressure, but {}.",
+                explain::met_sentence(met, decision.at.boot)
+            )
+        }
+        (None, None) if verdicts.iter().all(|verdict| verdict.mood == Mood::Unknown) => {
             "Pressure is unknown: no pressure file could be read.".into()
         }
-        None => "No significant pressure.".into(),
+        (None, None) => "No significant pressure.".into(),
     }
 }
 

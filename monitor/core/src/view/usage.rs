@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::holders::{Holder, holders};
 use super::movers::{Mover, is_partial, movers};
+use super::suspects::is_short_of_memory;
+use crate::model::decision::Decision;
 use crate::model::snapshot::Snapshot;
 
 /// Pods and services named for each resource.
@@ -17,6 +19,8 @@ pub struct Usage {
     /// Those that hold most memory that cannot be dropped, three at most; of pods alone where their
     /// common limit is reached.
     pub memory: Vec<Holder>,
+    /// Work waits for memory, a threshold of memory is met, or it is foretold to run out.
+    pub is_short_of_memory: bool,
     /// Those that do the greatest share of the IO, three at most; `null` where no cgroup's is known.
     pub io: Option<Vec<Mover>>,
     /// Of some pod or service the IO is not known.
@@ -24,12 +28,13 @@ pub struct Usage {
 }
 
 impl Usage {
-    pub fn of(snapshot: &Snapshot) -> Self {
+    pub fn of(snapshot: &Snapshot, decision: &Decision) -> Self {
         let (mut memory, mut io) = (holders(snapshot), movers(snapshot));
         memory.truncate(NAMED);
         if let Some(io) = &mut io {
             io.truncate(NAMED);
         }
-        Self { memory, io, is_io_partial: is_partial(snapshot) }
+        let is_short_of_memory = is_short_of_memory(snapshot, decision);
+        Self { memory, is_short_of_memory, io, is_io_partial: is_partial(snapshot) }
     }
 }

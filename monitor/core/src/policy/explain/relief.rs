@@ -112,7 +112,13 @@ pub fn action(action: &Action, now: Nanos) -> String {
 /// Why it is this step.
 #[must_use]
 pub fn choice(action: &Action) -> String {
-    format!("chosen because {}", reason(action.why))
+    let why = match (action.step, action.why) {
+        (StepKind::Mark, StepReason::Gentlest) => {
+            "it is the gentlest step: it ends nobody, so it waits for no grace period"
+        }
+        (_, why) => reason(why),
+    };
+    format!("chosen because {why}")
 }
 
 /// A squeeze that is taken back, and why.
@@ -221,7 +227,9 @@ pub fn held(hold: &Hold, now: Nanos) -> String {
             "which candidate makes others wait is not measured at the moment".into()
         }
         Hold::NothingHelps => "every step was tried on every candidate".into(),
-        Hold::InGrace => "the grace period of the threshold is not over yet".into(),
+        Hold::InGrace => {
+            "nothing more is done before the grace period of the threshold is over".into()
+        }
         Hold::StaleReadings => "the readings have not changed since the last action".into(),
     }
 }
