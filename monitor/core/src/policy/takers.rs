@@ -45,6 +45,8 @@ const SPACING: [(Nanos, Nanos); 3] = [
 /// A party is a taker if it took this part of what the largest one took, and this much.
 const OF_LARGEST: u64 = 4;
 const LEAST: Bytes = Bytes(1 << 20);
+/// Shares of what was lost that differ by less than this part are the same.
+const NOISE: u64 = 8;
 /// As many takers are named.
 const NAMED: usize = 5;
 /// The last two seconds count more than the eight before: growth that slows ends soon.
@@ -252,11 +254,16 @@ pub(crate) fn taker_from(largest: Bytes) -> Bytes {
     LEAST.max(Bytes(largest.0 / OF_LARGEST))
 }
 
-/// What each party took lately, or what its share of the whole time would be of that, if it is less:
-/// who warms up or fills its heap anew takes much for a while, a leak took its share all along.
+/// What each party took lately, or what its share of the whole time would be of that, if it is less
+/// by an eighth: who warms up or fills its heap anew takes much for a while, a leak took its share all
+/// along.
 fn lasting(lately: &Lost, all_along: &Lost) -> BTreeMap<CgroupId, Bytes> {
-    let of_lately = |id| scale(all_along.taken_by(id).0, lately.lost.0, all_along.lost.0.max(1));
-    lately.taken.iter().map(|(id, taken)| (*id, (*taken).min(Bytes(of_lately(*id))))).collect()
+    let one = |(id, taken): (&CgroupId, &Bytes)| {
+        let share = scale(all_along.taken_by(*id).0, lately.lost.0, all_along.lost.0);
+        let is_less = share < taken.0 - taken.0 / NOISE;
+        (*id, if is_less { Bytes(share) } else { *taken })
+    };
+    lately.taken.iter().map(one).collect()
 }
 
 /// What was lost, by party.

@@ -197,8 +197,8 @@ pub enum Key {
     /// In place of `taker`, where those who took memory took no more than they request: whether it
     /// uses more than it requests, and its end frees what they were promised.
     HoldsPromised,
-    /// What it took lately, or its share of all that was lost in up to five minutes if that is less;
-    /// of takers alone. A key only where it is less for at least one candidate.
+    /// What it took lately, or its share of all that was lost in up to five minutes if that is less
+    /// by an eighth; of takers alone. A key only where it is less for at least one candidate.
     Lasting,
     /// What it took of the memory that was lost; of takers alone.
     Taken,
