@@ -198,7 +198,7 @@ pub enum Key {
     /// uses more than it requests, and its end frees what they were promised.
     HoldsPromised,
     /// What it took lately, or its share of all that was lost in up to five minutes if that is less
-    /// by an eighth; of takers alone. A key only where it is less for at least one candidate.
+    /// by an eighth; of takers alone. A key only where it is less for one of several.
     Lasting,
     /// What it took of the memory that was lost; of takers alone.
     Taken,

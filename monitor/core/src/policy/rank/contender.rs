@@ -100,6 +100,11 @@ impl Contender {
         }
     }
 
+    /// Whether it took more lately than all along.
+    pub(super) fn took_lately(&self) -> bool {
+        self.lasting.is_some() && self.lasting != self.taken
+    }
+
     /// Whether it uses more than it requests, took nothing, and its end frees what is promised.
     pub(super) fn holds_promised(&self, promised: Promised) -> bool {
         let exceeds = self.usage.zip(self.request).is_some_and(|(usage, request)| usage > request);

@@ -22,7 +22,7 @@ pub(super) struct Scale {
     some_lack_stats: bool,
     /// Some candidate has a preference, so the key decides first.
     some_prefer: bool,
-    /// Some candidate took more lately than all along, so the key decides.
+    /// Of several takers some took more lately than all along, so the key decides.
     some_lasting: bool,
 }
 
@@ -98,9 +98,10 @@ impl Scale {
         let cause = is_by_cause.then_some(Cause { by, real_part });
         let some_lack_stats = contenders.iter().any(|contender| contender.usage.is_none());
         let some_prefer = contenders.iter().any(|contender| contender.preference.is_some());
-        let is_less = |one: &Contender| one.lasting.is_some() && one.lasting != one.taken;
-        let is_taken = matches!(cause, Some(Cause { by: By::Taken(_), .. }));
-        let some_lasting = is_taken && contenders.iter().any(is_less);
+        let is_taker = |one: &&Contender| cause.is_some_and(|cause| cause.is_taker(one));
+        let takers = || contenders.iter().filter(is_taker);
+        let are_several = matches!(by, By::Taken(_)) && takers().count() > 1;
+        let some_lasting = are_several && takers().any(Contender::took_lately);
         Self { order, resource, cause, some_lack_stats, some_prefer, some_lasting }
     }
 
@@ -375,8 +376,7 @@ impl Cause {
 
 impl Merit {
     fn figures(&self) -> (u64, [u64; 3], u8, i128, i64) {
-        let figures = [self.figure, self.taken, self.class];
-        (self.rank, figures, self.known, self.amount, self.started)
+        (self.rank, [self.figure, self.taken, self.class], self.known, self.amount, self.started)
     }
 }
 
