@@ -8,6 +8,7 @@
 mod figures;
 mod party;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
@@ -22,7 +23,7 @@ use crate::model::node::Meminfo;
 use crate::model::pod::Place;
 use crate::model::sample::{GapReason, Sample};
 use crate::model::snapshot::{Scope, Snapshot};
-use crate::model::units::{Bytes, Nanos};
+use crate::model::units::{Bytes, Nanos, scale};
 use crate::policy::scope;
 use crate::policy::workload::Workloads;
 
@@ -44,6 +45,8 @@ const SPACING: [(Nanos, Nanos); 3] = [
 /// A party is a taker if it took this part of what the largest one took, and this much.
 const OF_LARGEST: u64 = 4;
 const LEAST: Bytes = Bytes(1 << 20);
+/// Shares of what was lost that differ by less than this part are the same.
+const NOISE: u64 = 8;
 /// As many takers are named.
 const NAMED: usize = 5;
 /// The last two seconds count more than the eight before: growth that slows ends soon.
@@ -200,7 +203,7 @@ impl TakerStanding {
             let lost = Bytes(sum.saturating_add(unattributed.0));
             let is_established = lost.0 >= capacity / LEAST_PART;
             let over = now.at.since(self.slots[slot].at);
-            Lost { lost, over, taken, unattributed, is_established }
+            Lost { lost, over, taken, unattributed, is_established, ..Lost::default() }
         };
         let is_long = |slot: &usize| now.at.since(self.slots[*slot].at) >= SHORTEST;
         let mut most: Option<Lost> = None;
@@ -220,7 +223,9 @@ impl TakerStanding {
             let lost = is_old.then(|| since(0))?;
             (lost.lost.0 >= capacity / PART).then_some(lost)
         };
-        most.or_else(early)
+        let lately = most.or_else(early)?;
+        let lasting = lasting(&lately, &since(0));
+        Some(Lost { lasting, ..lately })
     }
 
     /// How fast a party grows, in bytes a second; negative if it shrinks.
@@ -249,12 +254,27 @@ pub(crate) fn taker_from(largest: Bytes) -> Bytes {
     LEAST.max(Bytes(largest.0 / OF_LARGEST))
 }
 
+/// What each party took lately, or what its share of the whole time would be of that, if it is less
+/// by an eighth: who warms up or fills its heap anew takes much for a while, a leak took its share all
+/// along.
+fn lasting(lately: &Lost, all_along: &Lost) -> BTreeMap<CgroupId, Bytes> {
+    let one = |(id, taken): (&CgroupId, &Bytes)| {
+        let share = scale(all_along.taken_by(*id).0, lately.lost.0, all_along.lost.0);
+        let is_less = share < taken.0 - taken.0 / NOISE;
+        (*id, if is_less { Bytes(share) } else { *taken })
+    };
+    lately.taken.iter().map(one).collect()
+}
+
 /// What was lost, by party.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Lost {
     lost: Bytes,
     over: Nanos,
     taken: BTreeMap<CgroupId, Bytes>,
+    /// The part of it that is no more than the party's share of all that was lost while readings are
+    /// kept.
+    lasting: BTreeMap<CgroupId, Bytes>,
     unattributed: Bytes,
     /// It is so much that who took it is the cause.
     is_established: bool,
@@ -263,6 +283,10 @@ pub(crate) struct Lost {
 impl Lost {
     pub(crate) fn taken_by(&self, id: CgroupId) -> Bytes {
         self.taken.get(&id).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn lasting_of(&self, id: CgroupId) -> Bytes {
+        self.lasting.get(&id).copied().unwrap_or_default()
     }
 
     /// The most that a party took that is none of `but`, or that belongs to no party.
@@ -295,7 +319,8 @@ impl Lost {
         may_be_marked: impl Fn(CgroupId, &Scope) -> bool,
     ) -> Loss {
         let mut takers: Vec<_> = self.taken.iter().filter(|(_, taken)| **taken >= from).collect();
-        takers.sort_unstable_by_key(|(id, taken)| (std::cmp::Reverse(**taken), **id));
+        takers
+            .sort_unstable_by_key(|(id, taken)| (Reverse((self.lasting_of(**id), **taken)), **id));
         let taker = |(id, taken): (&CgroupId, &Bytes)| {
             let scope = snapshot.scopes.get(id)?;
             let path = scope.path.clone();

@@ -97,6 +97,7 @@ fn heading(key: Key) -> &'static str {
         Key::Harm => "HARM-MS/S",
         Key::Taker => "TAKER",
         Key::HoldsPromised => "HOLDS-PROMISED",
+        Key::Lasting => "LASTING",
         Key::Taken => "TAKEN",
         Key::FreesEnough => "FREES-ENOUGH",
         Key::Processes => "PROCESSES",

@@ -156,7 +156,7 @@ pub struct Target {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<TargetGroup>,
     /// The runtime's ids of its containers, as the API has them: whatever else lies in the pod's
-    /// cgroup is not the pod's work. Empty if no source of pods names them.
+    /// cgroup is not the pod's work. Empty if no source of pods names them, or not all of them yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub containers: Vec<String>,
 }

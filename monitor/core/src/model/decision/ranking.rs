@@ -57,7 +57,8 @@ pub struct Loss {
     pub lost: Bytes,
     /// In how much time.
     pub over: Nanos,
-    /// Who took it, largest first: those who took at least a quarter of what the largest did.
+    /// Those who took at least a quarter of what the largest taker did; who took most all along, as
+    /// in the key `lasting`, first.
     pub takers: Vec<Taker>,
     /// The part that no party took: the kernel's own memory, or cgroups that cannot be read.
     pub unattributed: Bytes,
@@ -196,6 +197,9 @@ pub enum Key {
     /// In place of `taker`, where those who took memory took no more than they request: whether it
     /// uses more than it requests, and its end frees what they were promised.
     HoldsPromised,
+    /// What it took lately, or its share of all that was lost in up to five minutes if that is less
+    /// by an eighth; of takers alone. A key only where it is less for one of several.
+    Lasting,
     /// What it took of the memory that was lost; of takers alone.
     Taken,
     /// Whether its end gives back a real part of what is missing.

@@ -7,6 +7,7 @@ use crate::model::decision::{Candidate, Target, TargetGroup};
 use crate::model::places::Places;
 use crate::model::pod::Place;
 use crate::model::sample::Sample;
+use crate::model::workload::Pod;
 
 /// Where the candidate's work runs. Its cgroups are told by id as well: a path can be used again
 /// by somebody else until something is done.
@@ -34,7 +35,10 @@ pub(super) fn targets_of(candidates: &[&Candidate], sample: &Sample) -> Vec<Targ
         let own = if is_group { None } else { groups.drain(..).next() };
         let (cgroup, path) = own.map(|own| (own.id, own.path)).unzip();
         let pods = uids(candidate).filter_map(|uid| sample.pods.as_ref()?.get(uid));
-        let containers = pods.flat_map(|pod| &pod.containers);
+        // The API tells a container's id a second or more after its start: until it has told all of a
+        // pod, those that it has told are not all of the pod's work.
+        let is_told = |pod: &&Pod| pod.containers.iter().all(|one| one.id.is_some());
+        let containers = pods.filter(is_told).flat_map(|pod| &pod.containers);
         Target {
             name: candidate.name.clone(),
             namespace: candidate.namespace.clone(),

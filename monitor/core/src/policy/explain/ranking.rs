@@ -126,6 +126,7 @@ fn word(key: Key) -> &'static str {
         Key::Qos => "class",
         Key::Taker => "took what is short",
         Key::HoldsPromised => "holds what others were promised",
+        Key::Lasting => "taken all along",
         Key::Taken => "taken",
         Key::FreesEnough => "frees enough",
         Key::Harm => "harm to others",

@@ -57,6 +57,8 @@ pub struct Contender {
     pub harm: Option<Harm>,
     /// What it took of the memory that was lost; `None` if unknown.
     pub taken: Option<Bytes>,
+    /// The part of it that it took all along, and not only lately; `None` if unknown.
+    pub lasting: Option<Bytes>,
     /// Memory that its end would give back; `None` if unknown.
     pub frees: Option<Bytes>,
     /// Seconds since 1970; `None` if unknown.
@@ -89,12 +91,18 @@ impl Contender {
             usage: None,
             harm: None,
             taken: None,
+            lasting: None,
             frees: None,
             started: pod.started,
             owner: pod.owner.clone().or_else(|| template(pod)),
             preference: None,
             spared: spared(pod, rules),
         }
+    }
+
+    /// Whether it took more lately than all along.
+    pub(super) fn took_lately(&self) -> bool {
+        self.lasting.is_some() && self.lasting != self.taken
     }
 
     /// Whether it uses more than it requests, took nothing, and its end frees what is promised.

@@ -65,6 +65,7 @@ pub(super) fn of_node(
             },
             harm,
             taken: lost.zip(uses.id).map(|(lost, id)| lost.taken_by(id)),
+            lasting: lost.zip(uses.id).map(|(lost, id)| lost.lasting_of(id)),
             frees: uses.pod.and_then(|scope| {
                 let files = scope.files.as_ref()?;
                 if can_evict && pod.is_some() { held(files) } else { freed_by_end(files, counts) }
@@ -82,8 +83,9 @@ pub(super) fn of_node(
         let contender = service::contender(scope, rule, by_party, resource);
         let spared = spared.or(contender.spared);
         let taken = lost.map(|lost| lost.taken_by(id));
+        let lasting = lost.map(|lost| lost.lasting_of(id));
         let frees = scope.files.as_ref().and_then(|files| freed_by_end(files, counts));
-        Some(Contender { spared, taken, frees, ..contender })
+        Some(Contender { spared, taken, lasting, frees, ..contender })
     });
     uses(snapshot).into_iter().map(gone_into).chain(services).collect()
 }

@@ -104,6 +104,7 @@ fn group(kin: &[Kin<'_>]) -> Group {
         usage: total(|pod| pod.usage),
         harm,
         taken: bytes(|pod| pod.taken),
+        lasting: bytes(|pod| pod.lasting),
         frees: bytes(|pod| pod.frees),
         // The oldest member's start: a group is as old as its oldest pod.
         started: pods().map(|pod| pod.started).min().flatten(),

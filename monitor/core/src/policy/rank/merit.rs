@@ -22,6 +22,8 @@ pub(super) struct Scale {
     some_lack_stats: bool,
     /// Some candidate has a preference, so the key decides first.
     some_prefer: bool,
+    /// Of several takers some took more lately than all along, so the key decides.
+    some_lasting: bool,
 }
 
 /// A candidate's place in the order: smaller goes first, and the first different field decides.
@@ -31,8 +33,10 @@ pub(super) struct Scale {
 struct Merit {
     /// Preference, then by the order: class, request, priority; in `cause` who took, and frees enough.
     rank: u64,
-    /// Complement of harm, or of what a taker took: the larger goes first.
+    /// Complement of harm, or of what a taker took all along: the larger goes first.
     figure: u64,
+    /// Complement of what a taker took.
+    taken: u64,
     /// Of takers: class in the upper half, priority in the lower.
     class: u64,
     known: u8,
@@ -94,7 +98,11 @@ impl Scale {
         let cause = is_by_cause.then_some(Cause { by, real_part });
         let some_lack_stats = contenders.iter().any(|contender| contender.usage.is_none());
         let some_prefer = contenders.iter().any(|contender| contender.preference.is_some());
-        Self { order, resource, cause, some_lack_stats, some_prefer }
+        let is_taker = |one: &&Contender| cause.is_some_and(|cause| cause.is_taker(one));
+        let takers = || contenders.iter().filter(is_taker);
+        let are_several = matches!(by, By::Taken(_)) && takers().count() > 1;
+        let some_lasting = are_several && takers().any(Contender::took_lately);
+        Self { order, resource, cause, some_lack_stats, some_prefer, some_lasting }
     }
 
     pub(super) fn order(self) -> Order {
@@ -167,6 +175,7 @@ impl Scale {
         let merit = Merit {
             rank: place(0),
             figure: 0,
+            taken: 0,
             class: 0,
             known: u8::from(has_stats),
             amount: -amount.nanos(),
@@ -177,6 +186,8 @@ impl Scale {
             let is_taker = cause.is_taker(contender);
             let lacks = u64::from(!cause.frees_enough(contender).is_some_and(|enough| enough));
             let taken = u64::MAX - cause.figure(contender);
+            let lasting = contender.lasting.filter(|_| self.some_lasting);
+            let figure = lasting.map_or(taken, |lasting| u64::MAX - lasting.0);
             let merit = Merit { started: youngest_first(contender), ..merit };
             return match is_taker {
                 // Who took most goes first, whatever its class.
@@ -187,7 +198,7 @@ impl Scale {
                         QosClass::Guaranteed => 2,
                     };
                     let rank = (preference << 48) | (lacks << 32);
-                    Merit { rank, figure: taken, class: (class << 32) | priority, ..merit }
+                    Merit { rank, figure, taken, class: (class << 32) | priority, ..merit }
                 }
                 false => Merit { rank: place(2 + 3 * lacks + exceeds), figure: u64::MAX, ..merit },
             };
@@ -244,15 +255,13 @@ impl Scale {
         });
         let priority = Some((Key::Priority, KeyValue::Number(contender.priority.into())));
         let uid = Some((Key::Uid, KeyValue::Text(contender.uid.clone())));
+        let started = contender.started.map_or(KeyValue::Unknown, KeyValue::Number);
+        let started = Some((Key::Started, started));
         let [amount, usage] = self.amounts(contender);
         let of_cause = |cause: Cause| {
             let is_taker = cause.is_taker(contender);
             let (cause_of, figure) = match cause.by {
-                By::Taken(_) => {
-                    let taken = contender.taken.map(|Bytes(n)| Quantity::bytes(n));
-                    let taken = taken.map_or(KeyValue::Unknown, KeyValue::Quantity);
-                    (Key::Taker, Some((Key::Taken, taken)))
-                }
+                By::Taken(_) => (Key::Taker, Some((Key::Taken, bytes(contender.taken)))),
                 By::Holds(_) => (Key::HoldsPromised, None),
                 By::Harm(_) => {
                     let harm = number(contender.harm.map(Harm::millis));
@@ -262,15 +271,14 @@ impl Scale {
             let enough = cause.frees_enough(contender).map_or(KeyValue::Unknown, KeyValue::Bool);
             let (taker, enough) =
                 ((cause_of, KeyValue::Bool(is_taker)), (Key::FreesEnough, enough));
+            let lasting = self.some_lasting.then(|| (Key::Lasting, bytes(contender.lasting)));
             let qos = (Key::Qos, KeyValue::Class(contender.class));
-            let started = contender.started.map_or(KeyValue::Unknown, KeyValue::Number);
-            let started = (Key::Started, started);
             match is_taker {
-                true => [Some(taker), Some(enough), figure, Some(qos), priority.clone()],
-                false => [Some(taker), Some(enough), exceeds.clone(), priority.clone(), None],
+                true => [Some(taker), Some(enough), lasting, figure, Some(qos), priority.clone()],
+                false => [Some(taker), Some(enough), exceeds.clone(), priority.clone(), None, None],
             }
             .into_iter()
-            .chain([stats.clone(), amount.clone(), usage.clone(), Some(started), uid.clone()])
+            .chain([stats.clone(), amount.clone(), usage.clone(), started.clone(), uid.clone()])
             .collect()
         };
         let keys: Vec<Option<(Key, KeyValue)>> = match (self.order, self.has_requests()) {
@@ -281,10 +289,7 @@ impl Scale {
                 let qos = Some((Key::Qos, KeyValue::Class(contender.class)));
                 // It decides among Burstable pods only.
                 let exceeds = exceeds.filter(|_| contender.class == QosClass::Burstable);
-                let harm = number(contender.harm.map(Harm::millis));
-                let harm = Some((Key::Harm, harm));
-                let started = contender.started.map_or(KeyValue::Unknown, KeyValue::Number);
-                let started = Some((Key::Started, started));
+                let harm = Some((Key::Harm, number(contender.harm.map(Harm::millis))));
                 vec![qos, exceeds, priority, harm, stats, amount, usage, started, uid]
             }
         };
@@ -370,13 +375,17 @@ impl Cause {
 }
 
 impl Merit {
-    fn figures(&self) -> (u64, u64, u64, u8, i128, i64) {
-        (self.rank, self.figure, self.class, self.known, self.amount, self.started)
+    fn figures(&self) -> (u64, [u64; 3], u8, i128, i64) {
+        (self.rank, [self.figure, self.taken, self.class], self.known, self.amount, self.started)
     }
 }
 
 fn youngest_first(contender: &Contender) -> i64 {
     contender.started.map_or(i64::MAX, |started| -started.max(-i64::MAX))
+}
+
+fn bytes(amount: Option<Bytes>) -> KeyValue {
+    amount.map_or(KeyValue::Unknown, |Bytes(n)| KeyValue::Quantity(Quantity::bytes(n)))
 }
 
 fn number(n: Option<u64>) -> KeyValue {

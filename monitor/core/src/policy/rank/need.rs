@@ -89,7 +89,9 @@ pub(super) fn causes(
     let from_above = from(above.iter().copied().flatten().max()).max(least);
     if above.iter().flatten().any(|taken| *taken >= from_above) {
         let own = contenders.into_iter().zip(above);
-        let own = own.map(|(one, taken)| Contender { taken, ..one }).collect();
+        let own =
+            own.map(|(one, taken)| Contender { taken, lasting: one.lasting.min(taken), ..one });
+        let own = own.collect();
         return (own, need(from_above, None));
     }
     let largest = contenders.iter().filter_map(|one| one.taken).max();

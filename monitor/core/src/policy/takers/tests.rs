@@ -122,6 +122,32 @@ fn loss_names_who_took_it() {
 }
 
 #[test]
+fn loss_names_first_who_took_it_all_along() {
+    // What a pod and the daemon hold at a second, in MiB.
+    type Row = (&'static str, fn(u64) -> (u64, u64), &'static [&'static str]);
+    #[rustfmt::skip]
+    let table: [Row; 3] = [
+        // what happens for 60 s; takers, first to go first
+        ("a leak while another one starts", |t| (20 * t.saturating_sub(54), 10 + 8 * t), &[DAEMON, "u1"]),
+        ("a heap that fills for ten of fifteen seconds, and a leak", |t| {
+            let filled = (t + 9) % 15;
+            (if filled < 10 { 14 * filled } else { 0 }, 10 + 8 * t)
+        }, &[DAEMON, "u1"]),
+        ("the faster of two leaks that is younger", |t| (15 * t.saturating_sub(30), 10 + 8 * t), &["u1", DAEMON]),
+    ];
+    for (what, held, want) in table {
+        let samples = (0..=60).map(|t| {
+            let (pod, daemon) = held(t);
+            let groups = [("/kubepods", 0), (POD, pod), (DAEMON, daemon)];
+            sample(t + 1, pod + daemon, &groups)
+        });
+        let (_, got, _) = takers(&samples.collect::<Vec<_>>());
+        let names: Vec<_> = got.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, want, "{what}: {got:?}");
+    }
+}
+
+#[test]
 fn loss_looks_back_further_the_slower_it_is() {
     for (mib_per_10_s, want) in [(80, 10), (20, 30), (5, 120)] {
         let samples = (0..=120).map(|t| {

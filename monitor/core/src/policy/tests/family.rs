@@ -27,10 +27,14 @@ pub(super) enum Family {
     Bursts,
     /// A pod takes what it was promised while another one holds that.
     Promised,
+    /// Beside a leak, a pod starts and warms up just as memory becomes short.
+    WarmUpInShortage,
+    /// Beside a leak, a heap fills and is emptied again and again.
+    HeapBesideLeak,
 }
 
 impl Family {
-    pub(super) const ALL: [Self; 16] = [
+    pub(super) const ALL: [Self; 18] = [
         Self::LeakBestEffort,
         Self::LeakBurstable,
         Self::LeakWithinRequest,
@@ -47,6 +51,8 @@ impl Family {
         Self::Swarm,
         Self::Bursts,
         Self::Promised,
+        Self::WarmUpInShortage,
+        Self::HeapBesideLeak,
     ];
 }
 
@@ -187,6 +193,16 @@ impl Node {
                 parties.push(leak(held / MIB, bu, request / MIB, Growth::Steady));
                 let until = free - held + (held - request) / 2;
                 let pod = leak(10, bu, until / MIB, Growth::WarmUp(rate, until * 95 / 100));
+                parties.push(Party { is_guilty: false, ..pod });
+            }
+            Family::WarmUpInShortage | Family::HeapBesideLeak => {
+                let rate = free / dice.between(30, 80);
+                parties.push(leak(dice.between(20, 200), be, 0, Growth::Leak(rate)));
+                let growth = match family {
+                    Family::HeapBesideLeak => Growth::Heap(rate * 3 / 2),
+                    _ => Growth::WhenLow(rate * 14 + 100 * MIB, rate * 4, 20 * MIB + rate * 12),
+                };
+                let pod = leak(20, bu, 20, growth);
                 parties.push(Party { is_guilty: false, ..pod });
             }
             Family::Bursts => {

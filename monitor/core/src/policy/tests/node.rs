@@ -43,6 +43,10 @@ pub(super) enum Growth {
     Sawtooth(Kib, Kib),
     /// For a second in each four.
     Bursts(Kib),
+    /// Once less than so much is left, by so much a second, until so much is held.
+    WhenLow(Kib, Kib, Kib),
+    /// For ten seconds in each fifteen, then from the beginning.
+    Heap(Kib),
 }
 
 #[derive(Debug, Clone)]
@@ -116,7 +120,7 @@ impl Node {
                 false => self.ending.push((due, at)),
             }
         }
-        let memory = self.memory;
+        let (memory, left) = (self.memory, self.available());
         for party in &mut self.parties {
             if party.back.is_some_and(|back| back <= now) {
                 // The new container has the score of its pod again.
@@ -151,6 +155,15 @@ impl Node {
                 }
                 Growth::Bursts(rate) if (now / 1_000).is_multiple_of(4) => party.held += part(rate),
                 Growth::Bursts(_) => {}
+                Growth::WhenLow(below, rate, until) => {
+                    if left < below || party.held > party.at_start {
+                        party.held = (party.held + part(rate)).min(until.max(party.held));
+                    }
+                }
+                Growth::Heap(rate) => match now / 1_000 % 15 {
+                    0..10 => party.held += part(rate),
+                    _ => party.held = party.at_start,
+                },
             }
             // What nobody may end is started again by its service manager.
             if party.path.contains("containerd") && party.held > memory / 4 {

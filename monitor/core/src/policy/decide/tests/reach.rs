@@ -182,13 +182,13 @@ fn kernel_kills_in_a_row_prolong_nothing() {
 fn target_of_names_all_cgroups_and_containers() {
     let mut node = Node::new();
     let pods = Arc::make_mut(node.sample.pods.as_mut().unwrap());
-    for (uid, id) in [("a", "0a"), ("b", "0b")] {
+    for (uid, ids) in [("a", [Some("0a"), Some("1a")]), ("b", [Some("0b"), None])] {
         let container = |id: Option<&str>| crate::model::workload::Container {
             id: id.map(Into::into),
             ..Default::default()
         };
-        // One of them has not been started.
-        pods.get_mut(uid).unwrap().containers = vec![container(Some(id)), container(None)];
+        // One of them has started just now, or not at all.
+        pods.get_mut(uid).unwrap().containers = ids.map(container).into();
     }
     let service = Cgroup { path: CgroupPath("/batch/job".into()), ..Cgroup::default() };
     node.sample.cgroups.insert(CgroupId(30), service.into());
@@ -201,10 +201,11 @@ fn target_of_names_all_cgroups_and_containers() {
     };
     type Row<'a> = (Candidate, Option<u64>, &'a [u64], &'a [&'a str]);
     #[rustfmt::skip]
-    let table: [Row<'_>; 4] = [
+    let table: [Row<'_>; 5] = [
         // candidate, its own cgroup, those of its pods, containers
-        (candidate("a", &[]),          Some(10), &[],       &["0a"]),
-        (candidate("a", &["a", "b"]),  None,     &[10, 11], &["0a", "0b"]),
+        (candidate("a", &[]),          Some(10), &[],       &["0a", "1a"]),
+        (candidate("b", &[]),          Some(11), &[],       &[]),
+        (candidate("a", &["a", "b"]),  None,     &[10, 11], &["0a", "1a"]),
         (candidate("/batch/job", &[]), Some(30), &[],       &[]),
         (candidate("gone", &[]),       None,     &[],       &[]),
     ];

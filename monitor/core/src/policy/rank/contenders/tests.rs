@@ -193,6 +193,7 @@ fn contenders_join_the_api() {
         usage: Some(Quantity::bytes(300 << 20)),
         harm: None,
         taken: None,
+        lasting: None,
         frees: Some(Bytes(0)),
         started: Some(1_700_000_000),
         owner: Some(owner),

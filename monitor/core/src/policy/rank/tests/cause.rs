@@ -49,6 +49,31 @@ fn cause_takers_first() {
 }
 
 #[test]
+fn cause_who_took_all_along_first() {
+    let with = |name, taken, lasting| Contender {
+        lasting: Some(Bytes(lasting * MIB)),
+        ..took(Some(taken), Some(200), pod(name, QosClass::BestEffort, 0, "0", "200Mi"))
+    };
+    #[rustfmt::skip]
+    let table = [
+        // lately and all along, in MiB, of who starts and who leaks; who goes first, by which keys
+        ([150, 80], [150, 80], "starts", "taken=150Mi"),
+        ([150, 80], [70, 80],  "leaks",  "lasting=80Mi taken=80Mi"),
+        ([150, 80], [80, 80],  "starts", "lasting=80Mi taken=150Mi"),
+        ([150, 80], [90, 80],  "starts", "lasting=90Mi taken=150Mi"),
+        // Who took no real part lately is no cause, whatever it took before.
+        ([150, 20], [10, 20],  "starts", "taken=150Mi"),
+    ];
+    for (lately, along, want, told) in table {
+        let all = [with("starts", lately[0], along[0]), with("leaks", lately[1], along[1])];
+        let got = ranked(&all, "memory.available", 100);
+        assert_eq!(names(&got)[0], want, "{lately:?} {along:?}");
+        let keys = keys(&got.candidates[0]);
+        assert!(keys.starts_with(&format!("taker=true freesEnough=true {told} qos")), "{keys}");
+    }
+}
+
+#[test]
 fn cause_is_who_holds_what_others_were_promised() {
     use QosClass::{BestEffort, Burstable};
     let starts = || took(Some(300), Some(330), pod("starts", Burstable, 0, "420Mi", "330Mi"));
