@@ -1,12 +1,13 @@
 use super::*;
 use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::condition::{self, Condition, ConditionName, ScopeName, Status};
-use crate::model::decision::{Hold, Loss, Order, Ranking, Taker};
+use crate::model::decision::{Hold, Loss, Met, Order, Ranking, Taker, Trigger};
 use crate::model::pod::Place;
 use crate::model::sample::{Moment, Resident, Runner};
 use crate::model::snapshot::{CpuWait, Waited};
 use crate::model::stall::OomKill;
-use crate::model::units::MilliCpu;
+use crate::model::threshold::{PressureSignal, PressureThreshold};
+use crate::model::units::{MilliCpu, Percent};
 
 fn waited(ms: u64) -> Waited {
     Waited { now: Nanos(ms * 1_000_000), total: Nanos(ms * 1_000_000) }
@@ -319,5 +320,39 @@ pub(in crate::view) fn ranking(loss: Loss) -> Ranking {
         n_spared: 0,
         outsiders: Vec::new(),
         loss: Some(loss),
+    }
+}
+
+#[test]
+fn headline_tells_a_threshold_that_is_met_before_anybody_is_ranked() {
+    use {Mood::*, PressureSignal::*};
+    let second = Nanos::SECOND;
+    let at = Moment { boot: Nanos(9 * second.0), wall: Nanos(9 * second.0) };
+    let [exhaustion, disk] =
+        [(Exhaustion(Nanos(10 * second.0)), 8_900_000_000), (Disk(Percent(60_00)), 71_00)];
+    let short = "Memory runs short: system.memory.exhaustion: memory lasts another 8.9s at the present \
+                 rate, at or below the threshold of 10s, for 1s (its grace period is 2s).";
+    let other = "system.disk.pressure is 71.00 % (avg10), at or above the threshold of 60.00 %, for 1s \
+                 (its grace period is 2s)";
+    #[rustfmt::skip]
+    let table = [
+        // met, CPU and memory are, how it begins
+        (exhaustion, Calm,    Calm,    short.to_owned()),
+        (exhaustion, Pressed, Calm,    short.to_owned()),
+        (exhaustion, Pressed, Pressed, "High memory pressure.".into()),
+        (disk,       Calm,    Calm,    format!("No significant pressure, but {other}.")),
+        (disk,       Pressed, Calm,    "High CPU pressure.".into()),
+    ];
+    for ((on, measured), cpu, memory, want) in table {
+        let threshold =
+            PressureThreshold { scope: ScopeName::System, on, grace: Nanos(2 * second.0) };
+        let threshold = Trigger::Pressure(threshold);
+        let since = Nanos(8 * second.0);
+        let mut decision = Decision { at, ..Decision::default() };
+        decision.assessment.met =
+            vec![Met { threshold, since, is_due: false, measured, missing: None }];
+        let verdicts = [verdict(Resource::Cpu, cpu), verdict(Resource::Memory, memory)];
+        let got = headline(&node(10, &[]), &verdicts, &decision, &[]);
+        assert!(got.starts_with(&want), "{cpu:?} {memory:?}: {got}");
     }
 }
