@@ -45,10 +45,10 @@ impl Test {
         }
         let n_cpus = available_parallelism().map_or(1, NonZero::get);
         for (targets, threads) in [
-            // Many of these wait for a timer of the API client's: more at a time are no slower.
+            // Many of these wait for a timer: of the API client, of a page, of the kernel's averages.
             (&["--lib", "--bins", "--test", "pure"][..], 4 * n_cpus),
-            // These load the CPUs, and measure that.
-            (&["--test", "browser", "--test", "live"], n_cpus),
+            // Those that need the CPUs wait for each other.
+            (&["--test", "browser", "--test", "live"], 2 * n_cpus),
         ] {
             let mut cargo = build::cargo(&object);
             cargo.envs(promtool.iter().map(|path| (PROMTOOL, path)));
