@@ -134,6 +134,7 @@ const Met = ({ span, now }: { span: Span; now: Moment }) => (
   <li>
     <MoodWord mood={span.state === "due" ? "pressed" : "waits"} word={`threshold ${span.name} is ${span.state}`} />{" "}
     {since(span.begin, now)}
+    {span.state === "due" ? ": steps may be taken" : ": in its grace period"}
   </li>
 );
 
