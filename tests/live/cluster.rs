@@ -9,6 +9,7 @@ use isobar::clock;
 use isobar_apistub::{Authority, Effect, Fault, Options, Stub, generate};
 use isobar_core::model::units::Nanos;
 use serde_json::Value;
+use tempfile::TempDir;
 
 /// The client reads token and certificate anew once a minute.
 const ROTATED: u64 = 100;
@@ -28,6 +29,16 @@ fn detail(agent: &Agent, name: &str) -> String {
     let all = document["capabilities"].as_array().cloned().unwrap_or_default();
     let found = all.iter().find(|one| one["name"] == name);
     found.map(|one| one["detail"].to_string()).unwrap_or_default()
+}
+
+/// An API server with the node n1, and the directory of an account that it knows.
+fn cluster() -> (Stub, TempDir) {
+    let stub = Stub::start(&Options::default()).unwrap();
+    stub.put(generate::node("n1")).unwrap();
+    let (authority, account) = (Authority::new("cluster").unwrap(), tempfile::tempdir().unwrap());
+    authority.write_account(account.path(), "token").unwrap();
+    stub.serve_as(&authority).unwrap();
+    (stub, account)
 }
 
 /// A kubelet to which the cluster gave no certificate is known by the one that it made for itself.
@@ -82,12 +93,7 @@ fn in_force(agent: &Agent, pointer: &str) -> Value {
 
 #[test]
 fn cluster_kubelets_configuration_is_taken_up_while_the_agent_runs() {
-    let stub = Stub::start(&Options::default()).unwrap();
-    stub.put(generate::node("n1")).unwrap();
-    let authority = Authority::new("cluster").unwrap();
-    let account = tempfile::tempdir().unwrap();
-    authority.write_account(account.path(), "token").unwrap();
-    stub.serve_as(&authority).unwrap();
+    let (stub, account) = cluster();
     let says =
         |path: &str, text: &str| stub.kubelet_says(path, serde_json::from_str(text).unwrap());
     says("/stats/summary", include_str!("../data/kubernetes/stats-summary.json"));
@@ -154,13 +160,8 @@ fn cluster_ticks_go_on_while_the_api_server_hangs() {
         (false, "the last known 1 pods are used"),
     ];
     for (is_hung, words) in table {
-        let stub = Stub::start(&Options::default()).unwrap();
-        stub.put(generate::node("n1")).unwrap();
+        let (stub, account) = cluster();
         stub.put(generate::pod("n1", "shop", "web")).unwrap();
-        let authority = Authority::new("cluster").unwrap();
-        let account = tempfile::tempdir().unwrap();
-        authority.write_account(account.path(), "token").unwrap();
-        stub.serve_as(&authority).unwrap();
         if is_hung {
             stub.add_fault(hang());
         }
@@ -201,12 +202,7 @@ fn cluster_is_asked_before_the_first_tick() {
     fs::write(&config, text).unwrap();
     let config = format!("--config={}", config.display());
     for (effect, words) in table {
-        let stub = Stub::start(&Options::default()).unwrap();
-        stub.put(generate::node("n1")).unwrap();
-        let authority = Authority::new("cluster").unwrap();
-        let account = tempfile::tempdir().unwrap();
-        authority.write_account(account.path(), "token").unwrap();
-        stub.serve_as(&authority).unwrap();
+        let (stub, account) = cluster();
         stub.add_fault(Fault::new("list", "/api/v1/pods", effect));
         let arguments = ["--probes=none", &config];
         let Some(agent) = Agent::start_in_pod(account.path(), stub.address(), &arguments) else {
@@ -267,15 +263,10 @@ fn cluster_account_of_a_pod_rotates() {
 /// In 251 pages, more than are taken.
 #[test]
 fn cluster_of_thousands_of_pods_costs_no_tick() {
-    let stub = Stub::start(&Options::default()).unwrap();
-    stub.put(generate::node("n1")).unwrap();
+    let (stub, account) = cluster();
     for pod in generate::pods("n1", 5_001) {
         stub.put(pod).unwrap();
     }
-    let authority = Authority::new("cluster").unwrap();
-    let account = tempfile::tempdir().unwrap();
-    authority.write_account(account.path(), "token").unwrap();
-    stub.serve_as(&authority).unwrap();
     let list = || Fault::new("list", "/api/v1/pods", Effect::Hang);
     stub.add_fault(list());
     let arguments = ["--probes", "none"];

@@ -49,6 +49,7 @@ impl Test {
             (&["--lib", "--bins", "--test", "pure"][..], 4 * n_cpus),
             // Those that need the CPUs wait for each other.
             (&["--test", "browser", "--test", "live"], 2 * n_cpus),
+            (&["--doc"], n_cpus),
         ] {
             let mut cargo = build::cargo(&object);
             cargo.envs(promtool.iter().map(|path| (PROMTOOL, path)));

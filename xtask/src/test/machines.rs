@@ -1,4 +1,4 @@
-//! The scenarios that a test run plays: two machines at a time, and what fails once more.
+//! The scenarios that a test run plays: some machines at a time, and what fails once more.
 
 use std::collections::VecDeque;
 use std::num::NonZero;
@@ -14,7 +14,8 @@ use isobar_lab::{Play, Scenario};
 use super::tally::Tally;
 use crate::{build, setup};
 
-/// Machines at a time: each keeps one CPU of the host busy, and takes a GiB or two.
+/// Machines at a time, at least and at most; between these as many as the host has CPUs, because each
+/// keeps one busy. Each takes a GiB of memory or two.
 const MACHINES: (usize, usize) = (2, 4);
 
 /// How much is played.

@@ -6,7 +6,7 @@ import { Meter, Named, Panel } from "../parts";
 import { link } from "../route";
 import type { Past } from "../stream";
 import { aggressors, isNotable, lately } from "../waits";
-import { age, busiest, bytes, called, fullName, isFor, nameOf, ofProcess, time } from "../words";
+import { age, busiest, bytes, called, fullName, isFor, ofProcess, time } from "../words";
 
 /** What was lost of memory; nothing while most of it is a victim's that is not free yet. */
 function lossOf({ decision: { ranking, relief } }: Snapshot) {
@@ -18,10 +18,8 @@ function lossOf({ decision: { ranking, relief } }: Snapshot) {
 
 /** The name of a cgroup, with its process that uses most of a resource. */
 function Who({ view, cgroup, of }: { view: Snapshot; cgroup: number; of: Resource }) {
-  const scope = view.scopes[cgroup];
-  if (!scope) return <Named name="removed cgroup" sub={`id ${cgroup}`} />;
-  const process = busiest(view, of, cgroup, scope.path);
-  return <Named {...nameOf(scope)} {...(process && { sub: process })} />;
+  const process = busiest(view, of, cgroup, view.scopes[cgroup]?.path);
+  return <Named {...called(view, cgroup, null)} {...(process && { sub: process })} />;
 }
 
 const idOf = ({ scopes }: Snapshot, path: string) => Number(Object.entries(scopes).find(([, scope]) => scope.path === path)?.[0]);

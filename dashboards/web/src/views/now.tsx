@@ -147,8 +147,8 @@ function Sufferers({ view, past }: { view: Snapshot; past: Past[] }) {
   const most = isNotable(greatest, over) ? greatest : 0;
   const waiting = most > 0 ? losing : sufferers(view, [], 4);
   const share = (scope: Scope) => {
-    const most = worst(scope);
-    return most ? `${percent(most.share)} for ${FOR[most.of]}` : percent(null);
+    const of = worst(scope);
+    return of ? `${percent(of.share)} for ${FOR[of.of]}` : percent(null);
   };
   const lost = (loss: number) => time(over ? loss / (over / 1e9) : null);
   return (

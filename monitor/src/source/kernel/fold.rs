@@ -357,20 +357,29 @@ fn node_memory(memory: &Memory, now: u64) -> MemoryStall {
     group_stall(&sum, None, Some(memory_unions(memory, now))).memory
 }
 
-/// With more pairs than this in a tick, their times are told in whole milliseconds.
+/// With more pairs than this in a tick, their times are told in whole milliseconds: a pair then takes
+/// two bytes of a recording instead of three or four.
 const MANY_PAIRS: usize = 500;
 
-/// In whole microseconds, or, where there are many, in milliseconds, rounded: what a wait is charged
-/// to is sampled, and more digits are noise that every recorded tick would carry. A pair of less
-/// than half a millisecond is then left out: the policy counts less than one as no harm at all.
+/// In whole microseconds, or, where there are many, in milliseconds: what a wait is charged to is
+/// sampled, and more digits are noise that every recorded tick would carry. What is rounded off one
+/// pair goes to the aggressor's next one, so that the harm of each is right, however many victims
+/// share it. A pair that comes to 0 is left out.
 fn aggressions(pairs: &[(Pair, u64)]) -> Vec<Aggression> {
     let unit = if pairs.len() > MANY_PAIRS { 1_000_000 } else { 1_000 };
-    let rounded = pairs.iter().map(|(pair, time)| Aggression {
-        victim: CgroupId(pair.victim),
-        aggressor: CgroupId(pair.aggressor),
-        time: Nanos((time + unit / 2) / unit * unit),
-    });
-    rounded.filter(|one| one.time.0 != 0).collect()
+    let mut pairs = pairs.to_vec();
+    pairs.sort_unstable_by_key(|(pair, _)| (pair.aggressor, pair.victim));
+    let of_one = |pairs: &[(Pair, u64)]| {
+        let (mut exact, mut told) = (0, 0);
+        let rounded = pairs.iter().map(|(pair, time)| {
+            exact += time;
+            let before = std::mem::replace(&mut told, (exact + unit / 2) / unit * unit);
+            let (victim, aggressor) = (CgroupId(pair.victim), CgroupId(pair.aggressor));
+            Aggression { victim, aggressor, time: Nanos(told - before) }
+        });
+        rounded.filter(|one| one.time.0 != 0).collect::<Vec<_>>()
+    };
+    pairs.chunk_by(|a, b| a.0.aggressor == b.0.aggressor).flat_map(of_one).collect()
 }
 
 fn lost(cpus: &[Cpu]) -> Lost {

@@ -233,20 +233,28 @@ fn fold_counts_quotas_at_or_below_a_level_as_its_own() {
 }
 
 #[test]
-fn fold_tells_many_pairs_in_whole_milliseconds() {
-    let pairs = |n: u64, time| (0..n).map(|i| (Pair { victim: i, aggressor: n }, time)).collect();
-    let told = |matrix| {
-        let matrix = CounterTree::default().fold(&Maps { matrix, ..Maps::default() }, |_| true);
-        let matrix = matrix.matrix;
-        (matrix.len(), matrix.first().map_or(0, |one| one.time.0))
+fn fold_tells_many_pairs_in_whole_milliseconds_and_the_harm_of_each_aggressor_whole() {
+    let told = |n: u64, time| {
+        // Two aggressors in turn.
+        let pair = |i| (Pair { victim: i, aggressor: n + i % 2 }, time);
+        let maps = Maps { matrix: (0..n).map(pair).collect(), ..Maps::default() };
+        let matrix = CounterTree::default().fold(&maps, |_| true).matrix;
+        let of = |aggressor| {
+            let its = matrix.iter().filter(|one| one.aggressor == CgroupId(aggressor));
+            its.map(|one| one.time.0).sum::<u64>()
+        };
+        (matrix.len(), [of(n), of(n + 1)])
     };
-    for (n, time, expected) in [
-        (1, 1_600_499, (1, 1_600_000)),
-        (500, 1_600_500, (500, 1_601_000)),
-        (501, 1_600_500, (501, 2_000_000)),
-        (501, 500_000, (501, 1_000_000)),
-        (501, 499_999, (0, 0)),
-    ] {
-        assert_eq!(told(pairs(n, time)), expected, "{n} pairs of {time} ns");
+    #[rustfmt::skip]
+    let table = [
+        // pairs, ns of each; how many are told, ns of both aggressors
+        (2,   1_600_499, (2,   [1_600_000,   1_600_000])),
+        (500, 1_600_500, (500, [400_125_000, 400_125_000])),
+        (502, 1_600_500, (502, [402_000_000, 402_000_000])),
+        (502, 400_000,   (200, [100_000_000, 100_000_000])),
+        (502, 1_000,     (0,   [0,           0])),
+    ];
+    for (n, time, want) in table {
+        assert_eq!(told(n, time), want, "{n} pairs of {time} ns");
     }
 }
