@@ -168,8 +168,7 @@ impl CounterTree {
         let groups: BTreeMap<_, _> = known.map(|(id, sum)| group(*id, sum)).collect();
         self.last.clone_from(&groups);
         let mut matrix = aggressions(&maps.matrix);
-        // The map returns them in hash order. Sorted, a recording stores only what changed.
-        matrix.sort_unstable();
+        matrix.sort_unstable(); // so that a recording stores only what changed
         let cpus = maps.cpus.iter().take(n_cpus).enumerate();
         KernelStalls {
             clock: Nanos(clock),
@@ -357,8 +356,7 @@ fn node_memory(memory: &Memory, now: u64) -> MemoryStall {
     group_stall(&sum, None, Some(memory_unions(memory, now))).memory
 }
 
-/// With more pairs than this in a tick, their times are told in whole milliseconds: a pair then takes
-/// two bytes of a recording instead of three or four.
+/// With more pairs than this in a tick, their times are told in whole milliseconds.
 const MANY_PAIRS: usize = 500;
 
 /// In whole microseconds, or, where there are many, in milliseconds: what a wait is charged to is
@@ -373,9 +371,10 @@ fn aggressions(pairs: &[(Pair, u64)]) -> Vec<Aggression> {
         let (mut exact, mut told) = (0, 0);
         let rounded = pairs.iter().map(|(pair, time)| {
             exact += time;
-            let before = std::mem::replace(&mut told, (exact + unit / 2) / unit * unit);
-            let (victim, aggressor) = (CgroupId(pair.victim), CgroupId(pair.aggressor));
-            Aggression { victim, aggressor, time: Nanos(told - before) }
+            let time = (exact + unit / 2) / unit * unit - told;
+            told += time;
+            let [victim, aggressor] = [pair.victim, pair.aggressor].map(CgroupId);
+            Aggression { victim, aggressor, time: Nanos(time) }
         });
         rounded.filter(|one| one.time.0 != 0).collect::<Vec<_>>()
     };
