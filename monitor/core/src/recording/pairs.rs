@@ -27,7 +27,7 @@ pub struct Pairs {
     pub aggressors: Vec<i64>,
     /// In units of `unit`.
     pub times: Vec<u64>,
-    /// In ns: what all times are multiples of.
+    /// In ns: the greatest that all times are multiples of.
     pub unit: u64,
 }
 
@@ -36,8 +36,7 @@ impl Pairs {
     #[must_use]
     pub fn of(matrix: &[Aggression], cgroups: &BTreeMap<CgroupId, Arc<Cgroup>>) -> Self {
         let mut places: BTreeMap<CgroupId, i64> = cgroups.keys().copied().zip(0..).collect();
-        let holds = |unit: &u64| matrix.iter().all(|one| one.time.0.is_multiple_of(*unit));
-        let unit = [1_000_000, 1_000].into_iter().find(holds).unwrap_or(1);
+        let unit = matrix.iter().fold(0, |unit, one| common_divisor(unit, one.time.0)).max(1);
         let mut pairs = Self { unit, ..Self::default() };
         let mut place = |id: CgroupId| {
             let next = places.len() as i64;
@@ -101,6 +100,11 @@ impl Pairs {
     }
 }
 
+/// The greatest; the other number where one is 0.
+fn common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { common_divisor(b, a % b) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,9 +126,10 @@ mod tests {
         let there = cgroups(&[1, 70, 75, 900]);
         let unknown = CgroupId::UNKNOWN.0;
         #[rustfmt::skip]
-        let table: [(&[Row], &str); 4] = [
+        let table: [(&[Row], &str); 5] = [
             // victim, aggressor, time; as text
-            (&[], r#"{"victims":[],"counts":[],"aggressors":[],"times":[],"unit":1000000}"#),
+            (&[], r#"{"victims":[],"counts":[],"aggressors":[],"times":[],"unit":1}"#),
+            (&[(1, 70, 40_000), (1, 75, 100_000)], r#"{"victims":[0],"counts":[2],"aggressors":[1,1],"times":[2,5],"unit":20000}"#),
             (&[(70, 1, 5_000), (70, 900, 6_000), (75, 75, 0)], r#"{"victims":[1,1],"counts":[2,1],"aggressors":[0,3,2],"times":[5,6,0],"unit":1000}"#),
             // the idle task, the part of long waits that is charged to none, and a cgroup that is gone
             (&[(1, 0, 5), (1, 70, 6), (1, unknown, 7)], r#"{"others":[0,18446744073709551615],"victims":[0],"counts":[3],"aggressors":[1,3,1],"times":[6,5,7],"unit":1}"#),

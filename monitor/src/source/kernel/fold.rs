@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use isobar_ebpf::{ANY, BUCKETS, Cpu, Group, LEVELS, Memory, NODE, Open, Pair, SHORTAGE, SLOTS};
 
+use super::pairs::aggressions;
 use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::stall::{
-    Aggression, CauseStall, CpuStall, GroupStall, KernelStalls, Lost, MemoryCause, MemoryStall,
+    CauseStall, CpuStall, GroupStall, KernelStalls, Lost, MemoryCause, MemoryStall,
 };
 use isobar_core::model::units::Nanos;
 
@@ -100,6 +101,7 @@ pub(super) struct CounterTree {
     of_removed: BTreeMap<u64, Share>,
     /// As last told. What has not changed is told as the same, which costs a reader nothing.
     last: BTreeMap<CgroupId, Arc<GroupStall>>,
+    n_folds: u64,
 }
 
 impl CounterTree {
@@ -167,8 +169,8 @@ impl CounterTree {
         let known = sums.iter().filter(|(id, _)| exists(**id));
         let groups: BTreeMap<_, _> = known.map(|(id, sum)| group(*id, sum)).collect();
         self.last.clone_from(&groups);
-        let mut matrix = aggressions(&maps.matrix);
-        matrix.sort_unstable(); // so that a recording stores only what changed
+        let matrix = aggressions(maps.matrix.clone(), self.n_folds);
+        self.n_folds += 1;
         let cpus = maps.cpus.iter().take(n_cpus).enumerate();
         KernelStalls {
             clock: Nanos(clock),
@@ -354,31 +356,6 @@ fn memory_unions(memory: &Memory, now: u64) -> MemoryStall {
 fn node_memory(memory: &Memory, now: u64) -> MemoryStall {
     let sum = Share { time: memory.time, count: memory.count, ..Share::default() };
     group_stall(&sum, None, Some(memory_unions(memory, now))).memory
-}
-
-/// With more pairs than this in a tick, their times are told in whole milliseconds.
-const MANY_PAIRS: usize = 500;
-
-/// In whole microseconds, or, where there are many, in milliseconds: what a wait is charged to is
-/// sampled, and more digits are noise that every recorded tick would carry. What is rounded off one
-/// pair goes to the aggressor's next one, so that the harm of each is right, however many victims
-/// share it. A pair that comes to 0 is left out.
-fn aggressions(pairs: &[(Pair, u64)]) -> Vec<Aggression> {
-    let unit = if pairs.len() > MANY_PAIRS { 1_000_000 } else { 1_000 };
-    let mut pairs = pairs.to_vec();
-    pairs.sort_unstable_by_key(|(pair, _)| (pair.aggressor, pair.victim));
-    let of_one = |pairs: &[(Pair, u64)]| {
-        let (mut exact, mut told) = (0, 0);
-        let rounded = pairs.iter().map(|(pair, time)| {
-            exact += time;
-            let time = (exact + unit / 2) / unit * unit - told;
-            told += time;
-            let [victim, aggressor] = [pair.victim, pair.aggressor].map(CgroupId);
-            Aggression { victim, aggressor, time: Nanos(time) }
-        });
-        rounded.filter(|one| one.time.0 != 0).collect::<Vec<_>>()
-    };
-    pairs.chunk_by(|a, b| a.0.aggressor == b.0.aggressor).flat_map(of_one).collect()
 }
 
 fn lost(cpus: &[Cpu]) -> Lost {

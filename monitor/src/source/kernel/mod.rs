@@ -14,6 +14,7 @@ mod fold;
 pub(super) mod layout;
 mod loader;
 mod meter;
+mod pairs;
 mod programs;
 mod switched;
 

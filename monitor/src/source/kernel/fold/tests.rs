@@ -231,30 +231,3 @@ fn fold_counts_quotas_at_or_below_a_level_as_its_own() {
     after.groups.remove(&LEFT);
     assert_eq!(split(&counters.fold(&after, |_| true), POD), (21, 300));
 }
-
-#[test]
-fn fold_tells_many_pairs_in_whole_milliseconds_and_the_harm_of_each_aggressor_whole() {
-    let told = |n: u64, time| {
-        // Two aggressors in turn.
-        let pair = |i| (Pair { victim: i, aggressor: n + i % 2 }, time);
-        let maps = Maps { matrix: (0..n).map(pair).collect(), ..Maps::default() };
-        let matrix = CounterTree::default().fold(&maps, |_| true).matrix;
-        let of = |aggressor| {
-            let its = matrix.iter().filter(|one| one.aggressor == CgroupId(aggressor));
-            its.map(|one| one.time.0).sum::<u64>()
-        };
-        (matrix.len(), [of(n), of(n + 1)])
-    };
-    #[rustfmt::skip]
-    let table = [
-        // pairs, ns of each; how many are told, ns of both aggressors
-        (2,   1_600_499, (2,   [1_600_000,   1_600_000])),
-        (500, 1_600_500, (500, [400_125_000, 400_125_000])),
-        (502, 1_600_500, (502, [402_000_000, 402_000_000])),
-        (502, 400_000,   (200, [100_000_000, 100_000_000])),
-        (502, 1_000,     (0,   [0,           0])),
-    ];
-    for (n, time, want) in table {
-        assert_eq!(told(n, time), want, "{n} pairs of {time} ns");
-    }
-}
