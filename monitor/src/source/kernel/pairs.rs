@@ -7,20 +7,19 @@ use isobar_core::model::units::Nanos;
 use isobar_ebpf::Pair;
 
 /// About as many pairs are told of a tick at most.
-const PAIRS: u64 = 1_000;
+const PAIRS: u64 = 500;
 
 /// The pairs of the `n`th tick in units of [`unit`]: a node of 500 cgroups on pressed CPUs has 5,000
-/// in a second, most of them short, and every recorded tick would carry them. What is rounded off one pair goes to the
-/// aggressor's next one, so that its harm is right to a unit, however many victims share it. Where
-/// the first unit begins moves from tick to tick, so that over some ticks each victim gets its part.
-/// A pair that comes to 0 is left out.
+/// in a second, most of them short, and every recorded tick would carry them. What is rounded off one
+/// pair goes to the aggressor's next one, so that its harm is right to a unit, however many victims
+/// share it. Where the first unit begins differs from aggressor to aggressor and from tick to tick,
+/// so that over some ticks each pair gets its part. A pair that comes to 0 is left out.
 pub(super) fn aggressions(mut pairs: Vec<(Pair, u64)>, n: u64) -> Vec<Aggression> {
     let unit = unit(&pairs);
-    // Steps of the golden ratio: each falls into the widest gap between those before.
-    let from = unit / 1_000 * (n.wrapping_mul(618) % 1_000);
     pairs.sort_unstable_by_key(|(pair, _)| (pair.aggressor, pair.victim));
-    let of_one = |pairs: &[(Pair, u64)]| {
-        let mut rest = from;
+    let of_one = |(pairs, step): (&[(Pair, u64)], u64)| {
+        // Steps of the golden ratio: each falls into the widest gap between those before.
+        let mut rest = unit / 1_000 * (step * 618 % 1_000);
         let told = pairs.iter().map(|(pair, time)| {
             rest += time;
             let time = rest / unit * unit;
@@ -30,14 +29,14 @@ pub(super) fn aggressions(mut pairs: Vec<(Pair, u64)>, n: u64) -> Vec<Aggression
         });
         told.filter(|one| one.time.0 != 0).collect::<Vec<_>>()
     };
-    let mut told: Vec<_> =
-        pairs.chunk_by(|a, b| a.0.aggressor == b.0.aggressor).flat_map(of_one).collect();
+    let by_aggressor = pairs.chunk_by(|a, b| a.0.aggressor == b.0.aggressor);
+    let mut told: Vec<_> = by_aggressor.zip(n..).flat_map(of_one).collect();
     told.sort_unstable(); // so that a recording names each victim once
     told
 }
 
-/// In ns: a microsecond, or the next of 2, 5, 10, 20 and so on of which each pair has one on average
-/// in no more than [`PAIRS`] pairs. Who waited for long is told to the unit in any case.
+/// In ns: the first of 1 µs, 2, 5, 10 and so on by which about [`PAIRS`] pairs are told at most. It
+/// is at most a two hundredth of all waits of the tick.
 fn unit(pairs: &[(Pair, u64)]) -> u64 {
     let decades = (3..=15).map(|zeros| 10_u64.pow(zeros));
     let mut units = decades.flat_map(|decade| [1, 2, 5].map(|n| n * decade));
@@ -56,17 +55,17 @@ mod tests {
     }
 
     #[test]
-    fn unit_leaves_a_thousand_pairs() {
+    fn unit_leaves_five_hundred_pairs() {
         #[rustfmt::skip]
         let table = [
             // short pairs and ns of each, long pairs and ns of each, unit
-            (0,     0,         0,     0,              1_000),
-            (1_000, 900_000,   0,     0,              1_000),
-            (1_001, 900_000,   0,     0,              1_000_000),  // 900.9 units
-            (5_000, 900_000,   0,     0,              5_000_000),
-            (5_000, 900_000,   2,     20_000_000_000, 5_000_000),  // long ones change nothing
-            (5_000, 900_000,   900,   20_000_000_000, 50_000_000), // but each is told
-            (0,     0,         5_000, 60_000_000_000, 500_000_000_000),
+            (0,     0,       0,     0,              1_000),
+            (500,   900_000, 0,     0,              1_000),
+            (501,   900_000, 0,     0,              1_000_000),  // 450.9 units
+            (5_000, 900_000, 0,     0,              10_000_000),
+            (5_000, 900_000, 2,     20_000_000_000, 10_000_000), // long ones change little
+            (5_000, 900_000, 400,   20_000_000_000, 50_000_000),
+            (0,     0,       5_000, 60_000_000_000, 1_000_000_000_000),
         ];
         for (n_short, short, n_long, long, want) in table {
             let times = [vec![short; n_short], vec![long; n_long]].concat();
@@ -109,6 +108,16 @@ mod tests {
                 let off: u64 = told.abs_diff(n_ticks * 2 * time);
                 assert!(off <= 5 * unit, "{case}: wait of {victim:?} is {off} ns off");
             }
+        }
+    }
+    #[test]
+    fn aggressions_of_many_aggressors_are_spread_over_the_ticks() {
+        let pairs: Vec<_> = (0..3_000).map(|i| pair(1, 10 + i, 100_000)).collect();
+        for tick in 0..100 {
+            let told = aggressions(pairs.clone(), tick);
+            let all: u64 = told.iter().map(|one| one.time.0).sum();
+            assert!(told.len() <= 500, "tick {tick}: {} pairs", told.len());
+            assert!(all.abs_diff(300_000_000) < 5_000_000, "tick {tick}: {all} ns");
         }
     }
 }
