@@ -29,6 +29,8 @@ fn views_of_a_made_up_node() {
     let table = [
         // view, panel, words
         ("now",          "mode",         "not reported"),
+        ("now",          "verdicts",     "pressed"),
+        ("now",          "pressed-and-true", "Pressed: at least one task waited in 40 % or more of the last 10 s."),
         ("time",         "cpus",         "cpu7"),
         ("cgroups",      "tree",         "1.6 s own quota"),
         ("cgroups",      "heat",         "backup-nightly"),
