@@ -90,6 +90,27 @@ fn film_shows_a_moment_and_says_that_it_is_past() {
 }
 
 #[test]
+fn film_shows_what_the_kernel_did_apart_from_steps() {
+    let Some(browser) = browser() else { return };
+    let (server, _dir) = replaying("");
+    browser.open(&format!("{}#now?at=2026-11-22T10:13:58Z", server.url()));
+    let killed = "OOM killer killed process";
+    browser.wait_until(&format!(
+        "return document.getElementById('kernel')?.textContent.includes({killed:?}) ?? false"
+    ));
+    browser.wait_until("return document.querySelectorAll('#relief li time').length > 0");
+    let relief = text_of(&browser, "relief");
+    assert!(!relief.contains("killed process"), "{relief}");
+    // Each line across a chart is told to who does not see it.
+    for line in ["the condition: 10 %", "system.memory.pressure: 60 %"] {
+        browser.wait_until(&format!(
+            "return [...document.querySelectorAll('#hour [role=img]')] \
+             .some(chart => chart.ariaLabel.includes('Threshold of {line}'))"
+        ));
+    }
+}
+
+#[test]
 fn film_steps_jumps_and_plays() {
     let Some(browser) = browser() else { return };
     let (server, _dir) = replaying("");

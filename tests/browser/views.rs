@@ -29,10 +29,13 @@ fn views_of_a_made_up_node() {
     let table = [
         // view, panel, words
         ("now",          "mode",         "not reported"),
+        ("now",          "verdicts",     "pressed"),
+        ("now",          "pressed-and-true", "Pressed: at least one task waited in 40 % or more of the last 10 s."),
         ("time",         "cpus",         "cpu7"),
         ("cgroups",      "tree",         "1.6 s own quota"),
         ("cgroups",      "heat",         "backup-nightly"),
         ("blame",        "matrix",       "backup-nightly"),
+        ("blame",        "matrix",       "a container of pod 3f2a91c4…8d21 (id 9f86d081884c)"),
         ("blame",        "evidence",     "removed cgroup"),
         ("conditions",   "oom",          "process 48213"),
         ("decisions",    "decision",     "No action"),

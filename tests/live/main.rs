@@ -12,6 +12,7 @@ mod churn;
 mod cluster;
 mod disks;
 mod enforce;
+mod figures;
 mod host;
 mod incidents;
 mod judged;

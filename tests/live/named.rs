@@ -1,4 +1,4 @@
-//! Who makes others wait is told within three seconds, everywhere by the same name and figures.
+//! Who makes others wait is told within three seconds, everywhere by the same name.
 
 use std::fs;
 use std::io::Read as _;
@@ -17,12 +17,6 @@ use crate::program::{isobar, text};
 const WITHIN: Nanos = Nanos(3 * Nanos::SECOND.0);
 /// Ticks come once a second, so a look just after one is a second late.
 const LOOK: Duration = Duration::from_millis(50);
-
-/// The CPU time and the waits of a cgroup, by its path, in a snapshot or in what `top` prints.
-fn figures(view: &Value, path: &str) -> Option<[Value; 2]> {
-    let scope = view["scopes"].as_object()?.values().find(|scope| scope["path"] == path)?;
-    Some([scope["cpuUsage"].clone(), scope["cpu"]["wait"].clone()])
-}
 
 /// Where the aggressor must be named.
 const READERS: [&str; 4] = ["the page", "top", "/metrics", "explain"];
@@ -112,24 +106,6 @@ fn aggressor_is_named_within_three_seconds() {
             unnamed = rest.into_iter().map(|(reader, _)| reader).collect();
             std::thread::sleep(LOOK);
         }
-
-        // The same tick is told in the same figures.
-        let same = (0..20).any(|_| {
-            let top = isobar(&["top", "--once", "-o", "json", "--agent", &address]);
-            let top: Value = serde_json::from_slice(&{ top }.output().unwrap().stdout).unwrap();
-            let page = agent.snapshot();
-            if top["tick"] != page["tick"] {
-                return false;
-            }
-            assert_eq!(top["headline"], page["headline"]);
-            assert_eq!(top["aggressions"], page["aggressions"]);
-            for path in [aggressor.path(), victim.path()] {
-                let figures = [&top, &page].map(|view| figures(view, path));
-                assert!(figures[0].is_some() && figures[0] == figures[1], "{path}: {figures:?}");
-            }
-            true
-        });
-        assert!(same, "no tick was seen twice");
     }
 }
 

@@ -99,6 +99,9 @@ fn alerts_are_complete() {
     let docs = fs::read_to_string(dashboards().join("../docs/alerts.md")).unwrap();
     let tests: String = files("alerts", ".test.yaml").into_iter().map(|(_, text)| text).collect();
     let rules = fs::read_to_string(dashboards().join("alerts/isobar.rules.yaml")).unwrap();
+    let scenarios = files("../tests/lab/scenarios", ".toml");
+    let expected = scenarios.iter().flat_map(|(_, text)| text.lines());
+    let expected: String = expected.filter(|line| line.starts_with("alerts = ")).collect();
     let mut alerts = rules.split("- alert: ");
     alerts.next();
     let mut n_alerts = 0;
@@ -111,7 +114,11 @@ fn alerts_are_complete() {
         let link = format!("runbook: docs/alerts.md#{}\n", name.to_lowercase());
         assert!(alert.contains(&link), "{name}: runbook should be {link}");
         assert!(docs.contains(&format!("\n## {name}\n")), "docs/alerts.md lacks {name}");
-        assert!(tests.contains(&format!("alertname: {name}\n")), "{name} has no test");
+        let test = format!("- alertname: {name}\n");
+        let mut played = tests.split(&test).skip(1).peekable();
+        assert!(played.peek().is_some(), "{name} has no test");
+        assert!(played.any(|one| one.contains("exp_alerts")), "{name} never fires in its test");
+        assert!(expected.contains(&format!("\"{name}\"")), "{name} fires in no scenario");
     }
     let of_kill = docs.split("\n## IsobarOomKill\n").nth(1).unwrap().split("\n## ").next().unwrap();
     for text in [of_kill, rules.split("- alert: IsobarOomKill\n").nth(1).unwrap()] {

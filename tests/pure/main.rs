@@ -38,6 +38,7 @@ mod moment;
 mod openapi;
 mod page_types;
 mod past;
+mod picture;
 #[cfg(feature = "kubernetes")]
 mod plugin;
 #[path = "../program.rs"]

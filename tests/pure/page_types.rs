@@ -2,7 +2,10 @@
 //! may be null or absent the page knows.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
+use isobar_core::view::verdict::PRESSED_AND_TRUE;
 use serde_json::{Value, json};
 
 use crate::openapi::document;
@@ -277,5 +280,15 @@ async fn page_is_told_what_it_misreads() {
         let why = page.takes(&of, &page.document["components"]["schemas"]["Snapshot"]);
         let why = why.expect_err(want);
         assert!(why.starts_with(want), "{why}");
+    }
+}
+
+/// Where a reader sees both words, the page, `isobar status` and its documents say the same of them.
+#[test]
+fn page_and_documents_tell_pressed_from_true_in_the_same_words() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    for file in ["dashboards/web/dist/page.js", "docs/policy.md"] {
+        let text = fs::read_to_string(root.join(file)).unwrap();
+        assert!(text.contains(PRESSED_AND_TRUE), "{file}");
     }
 }

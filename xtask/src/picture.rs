@@ -38,7 +38,7 @@ impl Picture {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         // To replay, the program needs no kernel side.
         let build = ["build", "--package", "isobar", "--bin", "isobar"];
-        loudly(Command::new(cargo).current_dir(root()).args(build))?;
+        loudly(Command::new(&cargo).current_dir(root()).args(build))?;
         let (_server, address) = serve()?;
         let profile = root().join("target/picture");
         let mut chromium = Command::new("chromium");
@@ -48,6 +48,10 @@ impl Picture {
         chromium.arg(format!("--screenshot={}", root().join(PICTURE).display()));
         quietly(chromium.arg(format!("{address}#now?at={MOMENT}")))?;
         fs::remove_dir_all(&profile).context("cannot remove the browser's profile")?;
+        // The test that tells an old picture keeps of what this one was made.
+        let mut keep = Command::new(&cargo);
+        keep.args(["test", "--quiet", "--package", "isobar", "--test", "pure", "--", "picture_is"]);
+        loudly(keep.current_dir(root()).env("ISOBAR_PICTURE", "made"))?;
         println!("{PICTURE}: {} bytes", fs::metadata(root().join(PICTURE))?.len());
         Ok(ExitCode::SUCCESS)
     }

@@ -4,6 +4,7 @@
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import type { History, Moment, Series, Span } from "./api";
+import type { Threshold } from "./history";
 import { Behind, Table } from "./parts";
 import { bytes, clock, percent, SECOND, time, UNKNOWN } from "./words";
 
@@ -21,8 +22,7 @@ export interface ChartOf {
   about?: string;
   history: History | null;
   series: Drawn[];
-  /** Percent: the line of a condition. */
-  threshold?: number | undefined;
+  thresholds?: Threshold[];
   spans?: Span[];
   height?: number;
   isLog?: boolean;
@@ -88,9 +88,10 @@ function shade(plot: uPlot, history: History, spans: Span[]) {
   }
 }
 
-function line(plot: uPlot, threshold: number) {
+/** Lines that are close to each other have their labels at both ends. */
+function line(plot: uPlot, { share, label }: Threshold, isSecond: boolean) {
   const { ctx: context, bbox } = plot;
-  const y = plot.valToPos(threshold, "y", true);
+  const y = plot.valToPos(share, "y", true);
   if (y < bbox.top || y > bbox.top + bbox.height) return;
   context.save();
   context.strokeStyle = context.fillStyle = colourOf("ink");
@@ -101,9 +102,10 @@ function line(plot: uPlot, threshold: number) {
   context.lineTo(bbox.left + bbox.width, y);
   context.stroke();
   context.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
-  context.textAlign = "left";
+  context.textAlign = isSecond ? "right" : "left";
   context.textBaseline = "bottom";
-  context.fillText(`threshold ${threshold} %`, bbox.left + 4 * devicePixelRatio, y - 2 * devicePixelRatio);
+  const x = isSecond ? bbox.left + bbox.width - 4 * devicePixelRatio : bbox.left + 4 * devicePixelRatio;
+  context.fillText(`${label} ${share} %`, x, y - 2 * devicePixelRatio);
   context.restore();
 }
 
@@ -118,11 +120,11 @@ function columns(history: History, series: Drawn[]): uPlot.AlignedData {
   return [times, ...drawn.map((one) => one?.peaks ?? one?.values ?? times.map(() => null))];
 }
 
-/** The scale of the values: percentages from 0 to what is there, at least to the threshold. */
-function scale(unit: Series["unit"], { threshold, isLog }: ChartOf): uPlot.Scale {
+/** The scale of the values: percentages from 0 to what is there, at least to the thresholds. */
+function scale(unit: Series["unit"], { thresholds = [], isLog }: ChartOf): uPlot.Scale {
   if (isLog) return { distr: 3 };
   const top = (max: number | null) => {
-    const least = unit === "percent" ? Math.max(10, (threshold ?? 0) * 1.15) : 1;
+    const least = unit === "percent" ? Math.max(10, ...thresholds.map(({ share }) => share * 1.15)) : 1;
     const highest = Math.max(least, (max ?? 0) * 1.08);
     return unit === "percent" ? Math.min(100, highest) : highest;
   };
@@ -166,7 +168,7 @@ function draw(target: HTMLElement, history: History, newest: { current: ChartOf 
     ],
     hooks: {
       drawClear: [(plot) => shade(plot, newest.current.history ?? history, newest.current.spans ?? [])],
-      draw: [(plot) => chart.threshold !== undefined && line(plot, chart.threshold)],
+      draw: [(plot) => chart.thresholds?.forEach((one, at) => line(plot, one, at > 0))],
       setSelect: [
         (plot) => {
           const { left, width } = plot.select;
@@ -181,7 +183,7 @@ function draw(target: HTMLElement, history: History, newest: { current: ChartOf 
 }
 
 /** Highest and newest value of each series, for a reader who does not see the lines. */
-function told({ title, history, series, threshold }: ChartOf): string {
+function told({ title, history, series, thresholds = [] }: ChartOf): string {
   if (!history) return `${title}: no data yet`;
   const parts = series.map(({ name, label }) => {
     const one = history.series[name];
@@ -190,8 +192,8 @@ function told({ title, history, series, threshold }: ChartOf): string {
     const format = FORMATS[one.unit];
     return `${label}: now ${format(known.at(-1))}, lowest ${format(Math.min(...known))}, highest ${format(Math.max(...known))}`;
   });
-  const line = threshold === undefined ? [] : [`threshold ${threshold} %`];
-  return `${title}. ${[...parts, ...line].join(". ")}.`;
+  const lines = thresholds.map(({ share, label }) => `Threshold of ${label === "condition" ? "the condition" : label}: ${share} %`);
+  return `${title}. ${[...parts, ...lines].join(". ")}.`;
 }
 
 const ROWS = 60;
@@ -223,7 +225,7 @@ export function Chart(chart: ChartOf) {
   const isEmpty = history !== null && !isMeasured(chart);
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
-  const shape = JSON.stringify([chart.series, chart.threshold, isDark, chart.isLog, chart.height, history === null, isEmpty]);
+  const shape = JSON.stringify([chart.series, chart.thresholds, isDark, chart.isLog, chart.height, history === null, isEmpty]);
   const latest = useRef(chart);
   latest.current = chart;
   useEffect(() => {

@@ -1,7 +1,7 @@
 // What the agent keeps of the last hour and day, asked again while time goes on.
 
 import { useEffect, useState } from "preact/hooks";
-import type { Cgroups, History, HistoryEvents, Moment, Recording, Span } from "./api";
+import type { Cgroups, Condition, History, HistoryEvents, Maybe, Moment, Percent, Recording, Rules, Settings, Span } from "./api";
 import { type Film, momentQuery, usePast } from "./film";
 import type { Route } from "./route";
 import { SECOND } from "./words";
@@ -99,6 +99,25 @@ export function useEvents(route: Route): Answer<HistoryEvents> {
 
 export function useCgroups(): Answer<Cgroups> {
   return useDocument("api/v1/cgroups", AGAIN / 5);
+}
+
+/** The settings in force; null until they are known. */
+export function useRules(): Maybe<Rules> {
+  return useDocument<Settings>("api/v1/settings", 6 * AGAIN).data?.settings;
+}
+
+export interface Threshold {
+  share: Percent;
+  label: string;
+}
+
+/** What is drawn across the chart of a resource: where its condition begins, and where a signal by
+ * which pods are ended is met. */
+export function thresholds(rules: Maybe<Rules>, scope: string, resource: string | undefined, condition: Maybe<Condition>): Threshold[] {
+  const of = resource === "io" ? "disk" : (resource ?? "");
+  const own = condition ? [{ share: condition.threshold, label: "condition" }] : [];
+  const signals = rules?.eviction.pressure.filter((one) => one.scope === scope) ?? [];
+  return [...own, ...signals.flatMap(({ on: { [of]: share } }) => (share === undefined ? [] : [{ share, label: `${scope}.${of}.pressure` }]))];
 }
 
 /** Since when a series has been at or above a line without a break. */

@@ -108,7 +108,7 @@ export function nameOf({ place, path, name }: Scope): Name {
     case "pod":
       return { name: `pod ${short(place.uid)}`, sub: `${place.class}, ${place.uid}` };
     case "container":
-      return { name: `container ${place.id.slice(0, 12)}`, sub: `${place.class}, pod ${short(place.pod)}` };
+      return { name: `a container of pod ${short(place.pod)} (id ${place.id.slice(0, 12)})`, sub: `${place.class}, pod ${place.pod}` };
     default:
       return ofPath(path);
   }
@@ -181,6 +181,10 @@ export function mode({ capabilities }: Snapshot): string {
   if (capabilities.length === 0) return "";
   return capabilities.find(({ name }) => name === "relief")?.detail ?? "not reported by the agent";
 }
+
+/** As `isobar status` says it: docs/policy.md. */
+export const PRESSED_AND_TRUE =
+  "Pressed: at least one task waited in 40 % or more of the last 10 s. True: a node condition, by KEP-4205's rule: it begins once its averages of 60 s and 10 s are at its threshold, and ends once that of 60 s is below it.";
 
 /** A first letter as at the start of a sentence, and a full stop at its end. A name stays as it is. */
 export function sentence(text: string): string {

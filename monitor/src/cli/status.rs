@@ -13,7 +13,7 @@ use isobar_core::model::condition::{Condition, Status};
 use isobar_core::model::sample::GapReason;
 use isobar_core::model::units::Percent;
 use isobar_core::view::View;
-use isobar_core::view::verdict::{Mood, Resource, Verdict};
+use isobar_core::view::verdict::{Mood, PRESSED_AND_TRUE, Resource, Verdict};
 use serde_json::{Value, json};
 
 use self::wait::Wish;
@@ -79,10 +79,14 @@ pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
 /// For scripts: whether a resource is pressed, or a condition True.
 fn code(view: &View) -> Code {
     let assessment = &view.decision.assessment;
-    let is_pressed = view.verdict.iter().any(|verdict| verdict.mood == Mood::Pressed)
+    let is_pressed = is_pressed(view)
         || assessment.conditions.iter().any(|condition| condition.status == Status::True)
         || !assessment.node_pressure.is_empty();
     if is_pressed { Code::UnderPressure } else { Code::Ok }
+}
+
+fn is_pressed(view: &View) -> bool {
+    view.verdict.iter().any(|verdict| verdict.mood == Mood::Pressed)
 }
 
 fn write(out: &mut dyn Write, view: &View, output: Format) -> io::Result<()> {
@@ -90,6 +94,10 @@ fn write(out: &mut dyn Write, view: &View, output: Format) -> io::Result<()> {
     let name = harmless(&facts.name);
     writeln!(out, "{name}, kernel {}, {} CPUs", facts.kernel, facts.n_cpus)?;
     verdicts(out, view)?;
+    let is_true = |one: &Condition| one.status == Status::True;
+    if is_pressed(view) || view.decision.assessment.conditions.iter().any(is_true) {
+        writeln!(out, "{PRESSED_AND_TRUE}")?;
+    }
     for sentence in view.explanation.why.iter().chain(&view.explanation.verdict) {
         writeln!(out, "{}", harmless(sentence))?;
     }

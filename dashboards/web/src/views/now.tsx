@@ -1,14 +1,14 @@
 // The first screen: is this node short of something, of what, because of whom, since when, what
 // isobar did or would do, and why.
 
-import type { Condition, History, HistoryEvents, Moment, Resource, Scope, Snapshot, Span } from "../api";
+import type { Condition, History, HistoryEvents, Maybe, Moment, Resource, Rules, Scope, Snapshot, Span } from "../api";
 import { Chart, type Drawn } from "../chart";
-import { risen, shaded, sinceKnown, useEvents, useHistory } from "../history";
+import { risen, shaded, sinceKnown, thresholds, useEvents, useHistory, useRules } from "../history";
 import { Meter, MoodWord, Named, Panel, Sentences, StatusWord } from "../parts";
 import { link } from "../route";
 import type { Past } from "../stream";
 import { isNotable, lately, sufferers, worst, worstShare } from "../waits";
-import { age, clock, memoryCauses, mode, nameOf, percent, RESOURCES, sentence, since, time } from "../words";
+import { age, clock, memoryCauses, mode, nameOf, percent, PRESSED_AND_TRUE, RESOURCES, sentence, since, time } from "../words";
 import { Because } from "./because";
 
 /** For so long a step is told beside the verdict. */
@@ -58,9 +58,11 @@ function Verdict({ view, history, events }: { view: Snapshot; history: History |
     events?.spans.some((one) => one.kind === "threshold" && one.end == null && one.state === "Unknown" && OF_KUBELET[name]?.test(one.name));
   const isShort = met.some(({ name }) => name.includes("memory"));
   const isDue = met.some(({ state }) => state === "due");
-  const isBad = view.verdict.some(({ mood }) => mood === "pressed") || holds.length > 0 || ofKubelet.some(({ name }) => isMet(name)) || isDue;
-  const recent = recentDeed(events, view);
-  const isSome = view.verdict.some(({ mood }) => mood === "waits") || met.length + ofKubelet.length > 0 || recent !== undefined;
+  const isPressed = view.verdict.some(({ mood }) => mood === "pressed");
+  const isBad = isPressed || holds.length > 0 || ofKubelet.some(({ name }) => isMet(name)) || isDue;
+  const recent = recentStep(events, view);
+  const isKilled = kills(events).some((kill) => isRecent(kill, view));
+  const isSome = view.verdict.some(({ mood }) => mood === "waits") || met.length + ofKubelet.length > 0 || recent !== undefined || isKilled;
   return (
     <section class={`verdict ${isBad ? "bad" : isSome ? "some" : ""}`} aria-labelledby="verdict-title">
       <h2 id="verdict-title" class="hidden">
@@ -69,7 +71,7 @@ function Verdict({ view, history, events }: { view: Snapshot; history: History |
       <p id="headline" class="headline">
         {view.headline}
       </p>
-      {recent?.event.kind === "action" && (
+      {recent && (
         <p id="deed" class="deed">
           {age(view.at.wall - recent.event.at.wall)} ago, isobar{isObserved(recent.event) && ", which only observes and did nothing"}: {stepAlone(recent.event.text)}. {recent.came && !isObserved(recent.event) && sentence(recent.came)}
         </p>
@@ -91,7 +93,7 @@ function Verdict({ view, history, events }: { view: Snapshot; history: History |
       <ul id="holding" class="chips" aria-label="Conditions that hold or are unknown, and thresholds that are met">
         {holds.map(({ type, since: from }) => (
           <li key={type}>
-            <StatusWord status="True" word={type} /> {since(from, view.at)}
+            <StatusWord status="True" word={`${type} is True`} /> {since(from, view.at)}
           </li>
         ))}
         {ofKubelet.map(({ name, begin }) => (
@@ -119,6 +121,11 @@ function Verdict({ view, history, events }: { view: Snapshot; history: History |
           </li>
         )}
       </ul>
+      {(isPressed || holds.length > 0) && (
+        <p id="pressed-and-true" class="why">
+          {PRESSED_AND_TRUE}
+        </p>
+      )}
     </section>
   );
 }
@@ -188,21 +195,27 @@ function causes(scope: Scope): string {
 
 type Happened = HistoryEvents["events"][number];
 
-/** The last steps and OOM kills, newest first, and what each step has come to. */
-function deeds(all: Happened[]): { event: Happened; came?: string }[] {
+/** The last of a kind, newest first. */
+const newest = (events: HistoryEvents | null, of: Happened["kind"]) => events?.events.filter(({ kind }) => kind === of).slice(-3).reverse() ?? [];
+
+/** The last steps, newest first, and what each has come to. */
+function steps(events: HistoryEvents | null): { event: Happened; came: string | undefined }[] {
   const came = (step: Happened) => {
-    const later = all.filter(({ kind, action }) => action === step.action && (kind === "effect" || kind === "outcome"));
+    const later = events?.events.filter(({ kind, action }) => action === step.action && (kind === "effect" || kind === "outcome")) ?? [];
     return (later.findLast(({ kind }) => kind === "effect") ?? later.at(-1))?.text;
   };
-  const told = all.filter(({ kind }) => kind === "action" || kind === "oomKill").slice(-3).reverse();
-  return told.map((event) => ({ event, came: event.kind === "action" ? came(event) : undefined }));
+  return newest(events, "action").map((event) => ({ event, came: came(event) }));
 }
 
-/** The last step or OOM kill, if it is of the last minute. */
-function recentDeed(events: HistoryEvents | null, view: Snapshot) {
-  const last = deeds(events?.events ?? [])[0];
-  return last && view.at.wall - last.event.at.wall <= RECENT ? last : undefined;
-}
+/** What the kernel's OOM killer did, which is no step of isobar's. */
+const kills = (events: HistoryEvents | null) => newest(events, "oomKill");
+
+const isRecent = ({ at }: Happened, view: Snapshot) => view.at.wall - at.wall <= RECENT;
+
+/** The last step, if it is of the last minute. */
+const recentStep = (events: HistoryEvents | null, view: Snapshot) => steps(events).slice(0, 1).find(({ event }) => isRecent(event, view));
+
+const inWhichHour = (isRecorded: boolean) => (isRecorded ? "in the hour before" : "in the last hour");
 
 /** It was only said what would be done. */
 const isObserved = ({ text }: Happened) => text.startsWith("would ");
@@ -211,7 +224,7 @@ const isObserved = ({ text }: Happened) => text.startsWith("would ");
 const stepAlone = (text: string) => text.split(" because ")[0];
 
 function Relief({ view, events, isRecorded }: { view: Snapshot; events: HistoryEvents | null; isRecorded: boolean }) {
-  const did = deeds(events?.events ?? []);
+  const did = steps(events);
   return (
     <Panel title="What isobar does" id="relief" aside={<a href={link({ ...HOUR, view: "decisions" })}>decision</a>}>
       <Sentences of={view.explanation.verdict.map(sentence)} nothing="No action." />
@@ -222,7 +235,7 @@ function Relief({ view, events, isRecorded }: { view: Snapshot; events: HistoryE
       )}
       {did.length > 0 && (
         <>
-          <h3>{isRecorded ? "What happened in the hour before" : "What happened in the last hour"}</h3>
+          <h3>Steps {inWhichHour(isRecorded)}</h3>
           <ul class="sentences">
             {did.map(({ event, came }) => (
               <li key={`${event.tick} ${event.kind} ${event.text}`}>
@@ -237,12 +250,29 @@ function Relief({ view, events, isRecorded }: { view: Snapshot; events: HistoryE
   );
 }
 
+function Kernel({ view, events, isRecorded }: { view: Snapshot; events: HistoryEvents | null; isRecorded: boolean }) {
+  const all = kills(events);
+  if (all.length === 0) return null;
+  return (
+    <Panel title={`What the kernel did ${inWhichHour(isRecorded)}`} id="kernel">
+      <p class="why">Where memory is not to be had, the kernel's OOM killer ends processes. No step of isobar's is among these.</p>
+      <ul class="sentences">
+        {all.map(({ tick, at, text }) => (
+          <li key={`${tick} ${text}`}>
+            <time>{clock(at.wall, view.at.wall)}</time> {sentence(text)}
+          </li>
+        ))}
+      </ul>
+    </Panel>
+  );
+}
+
 function Why({ view, events }: { view: Snapshot; events: HistoryEvents | null }) {
   const { why, candidates, otherwise } = view.explanation;
-  const { event } = recentDeed(events, view) ?? {};
+  const { event } = recentStep(events, view) ?? {};
   return (
     <Panel title="Why" id="why" aside={<a href={link({ ...HOUR, view: "conditions" })}>conditions</a>}>
-      {event?.kind === "action" && (
+      {event && (
         <p>
           {clock(event.at.wall, view.at.wall)} {event.text}.
         </p>
@@ -273,13 +303,14 @@ const LINES: Record<Resource, Drawn[]> = {
   ],
 };
 
-function LastHour({ view, history, events, isDark, isRecorded }: NowOf & { history: History | null; events: HistoryEvents | null }) {
+function LastHour({ view, history, events, rules, isDark, isRecorded }: NowOf & { history: History | null; events: HistoryEvents | null; rules: Maybe<Rules> }) {
   const long = history && history.end.boot - history.begin.boot < 3_600e9 ? age(history.end.boot - history.begin.boot) : "hour";
   return (
     <Panel title={isRecorded ? `The ${long} before` : `The last ${long}`} id="hour" aside={<a href={link({ ...HOUR, view: "time" })}>more figures</a>}>
       <p class="why">
         Share of time in which at least one task waited, averaged over ten seconds; a condition looks at a minute,
-        too. Red: a condition of this resource was True. Grey stripes: Unknown. A gap was not measured.
+        too. Dashed across: the threshold of the condition, and that of a signal by which pods are ended. Red: a
+        condition of this resource was True. Grey stripes: Unknown. A gap was not measured.
       </p>
       <div class="cards">
         {(["cpu", "memory", "io"] as const).map((resource) => {
@@ -293,7 +324,7 @@ function LastHour({ view, history, events, isDark, isRecorded }: NowOf & { histo
               about={told.map(({ type, status }) => `${type} is ${status}`).join(", ") || "no condition"}
               history={history}
               series={LINES[resource]}
-              threshold={own?.threshold}
+              thresholds={thresholds(rules, "system", resource, own)}
               spans={shaded(events, own?.type, conditions.map(({ type }) => type))}
               cursor="hour"
               isDark={isDark}
@@ -316,6 +347,7 @@ export function Now(of: NowOf) {
   const { view, past, isRecorded } = of;
   const history = sinceKnown(useHistory(HOUR, "system.cpu,system.memory,system.io").data);
   const events = useEvents(HOUR).data;
+  const rules = useRules();
   return (
     <>
       <Verdict view={view} history={history} events={events} />
@@ -325,7 +357,8 @@ export function Now(of: NowOf) {
         <Relief view={view} events={events} isRecorded={isRecorded} />
         <Why view={view} events={events} />
       </div>
-      <LastHour {...of} history={history} events={events} />
+      <Kernel view={view} events={events} isRecorded={isRecorded} />
+      <LastHour {...of} history={history} events={events} rules={rules} />
     </>
   );
 }

@@ -3,7 +3,7 @@
 import type { Series, Snapshot } from "../api";
 import { Chart, type Drawn } from "../chart";
 import { usePast } from "../film";
-import { shaded, useEvents, useHistory } from "../history";
+import { shaded, thresholds, useEvents, useHistory, useRules } from "../history";
 import { Panel } from "../parts";
 import { go, type Route } from "../route";
 import { causeName, percent, SECOND } from "../words";
@@ -115,11 +115,12 @@ const PLANS: Plan[] = [
 export function Time({ view, route, isDark }: { view: Snapshot; route: Route; isDark: boolean }) {
   const { data: history, error } = useHistory(route, "system,kubepods");
   const events = useEvents(route).data;
+  const rules = useRules();
   const scopes = (["system", "kubepods"] as const).filter((scope) => {
     const all = Object.entries(history?.series ?? {});
     return scope === "system" || all.some(([name, { values }]) => name.startsWith(scope) && values.some((one) => one !== null));
   });
-  const chart = (scope: string, { title, about, series, resource, isLog }: Plan) => {
+  const chart = (scope: "system" | "kubepods", { title, about, series, resource, isLog }: Plan) => {
     const conditions = view.decision.assessment.conditions.filter((one) => one.scope === scope && one.resource === resource);
     const drawn: Drawn[] = series.map(([name, label, isDashed], at) => ({
       name: `${scope}.${name}`,
@@ -132,7 +133,7 @@ export function Time({ view, route, isDark }: { view: Snapshot; route: Route; is
         key={title}
         {...{ title, about, history, isDark }}
         series={drawn}
-        threshold={conditions[0]?.threshold}
+        thresholds={thresholds(rules, scope, resource, conditions[0])}
         spans={shaded(events, conditions[0]?.type, conditions.map(({ type }) => type))}
         isLog={isLog ?? false}
         cursor="time"
@@ -159,7 +160,7 @@ export function Time({ view, route, isDark }: { view: Snapshot; route: Route; is
           id={`time-${scope}`}
           aside={scope === "system" ? <Range route={route} /> : undefined}
         >
-          <p class="why">Drag over a part to look closer. Red: the condition was True. Grey stripes: Unknown. A gap was not measured.</p>
+          <p class="why">Drag over a part to look closer. Dashed across: the thresholds of the condition and of a signal by which pods are ended. Red: the condition was True. Grey stripes: Unknown. A gap was not measured.</p>
           <div class="charts">
             {PLANS.slice(0, 3).map((plan) => chart(scope, plan))}
             {stalls(scope).series.length > 0 && chart(scope, stalls(scope))}

@@ -39,12 +39,19 @@ pub fn name_at(place: &Place, pods: &BTreeMap<&str, &Pod>) -> Option<String> {
 }
 
 /// A container by its runtime's id. One that the API does not list is the pod's sandbox, or has just
-/// been started.
+/// been started; while the API tells no id of a pod's only container, the pod says as much.
 fn within(pod: &Pod, id: &str) -> String {
-    let known = pod.container(id);
-    let short = id.get(..12).unwrap_or(id);
-    let name = known.map_or(short, |container| &container.name);
-    format!("container {name} of {}", pod.full_name())
+    match (pod.container(id), &*pod.containers) {
+        (Some(Container { name, .. }), _) => format!("container {name} of {}", pod.full_name()),
+        (None, [Container { id: None, .. }]) => pod.full_name(),
+        (None, _) => nameless(&pod.full_name(), id),
+    }
+}
+
+/// A container whose name is not known.
+#[must_use]
+pub fn nameless(pod: &str, id: &str) -> String {
+    format!("a container of {pod} (id {})", id.get(..12).unwrap_or(id))
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -21,9 +21,9 @@ const FEW: u64 = 100;
 /// For so long an OOM kill is told.
 const RECENT: Nanos = Nanos(60 * Nanos::SECOND.0);
 
-/// An OOM kill of the last minute, and then the resource with the worst verdict: one that is pressed,
-/// or of which a condition is True, before one that waits; memory before CPU before IO, because who
-/// reclaims memory takes CPUs and disks for it. Memory that is running out is told before any
+/// An OOM kill of the last minute, and then the resources that are pressed, or of which a condition is
+/// True, else the first that waits; memory before CPU before IO, because who reclaims memory takes CPUs
+/// and disks for it. Who waits is told of the first. Memory that is running out is told before any
 /// pressure: it is short before any work waits for it. `kills` are newest first.
 pub fn headline(
     snapshot: &Snapshot,
@@ -67,6 +67,7 @@ fn killed(last: &OomRecord, n_before: usize, snapshot: &Snapshot) -> String {
 }
 
 fn state(snapshot: &Snapshot, verdicts: &[Verdict], decision: &Decision) -> String {
+    let (resources, is_high) = about(verdicts, decision);
     if let Some(ranking) = decision.ranking.as_ref().filter(|ranking| ranking.loss.is_some()) {
         let told = match decision.loss() {
             Some(loss) => (loss.lost > Bytes(0)).then(|| explain::lost(loss)),
@@ -75,24 +76,22 @@ fn state(snapshot: &Snapshot, verdicts: &[Verdict], decision: &Decision) -> Stri
         if let Some(told) = told {
             let process = taking_process(snapshot, decision);
             let process = process.map_or_else(String::new, |one| format!(" Most of all {one}."));
-            return format!("Short of memory ({}): {told}.{process}", ranking.signal);
+            let others = others(&resources, is_high);
+            return format!("Short of memory ({}): {told}.{process}{others}", ranking.signal);
         }
     }
     let met = decision.assessment.met.first();
     let is_short = met.is_some_and(|met| met.threshold.resource() == threshold::Resource::Memory);
     let who_holds = || holders::told(snapshot).map_or_else(String::new, |told| format!(" {told}"));
-    match (about(verdicts, decision), met) {
+    match (resources.first().copied(), met) {
         // In its grace period, when nothing is ranked yet.
-        (None | Some((Resource::Cpu | Resource::Io, _)), Some(met)) if is_short => {
+        (None | Some(Resource::Cpu | Resource::Io), Some(met)) if is_short => {
             let met = explain::met_sentence(met, decision.at.boot);
-            format!("Memory runs short: {met}.{}", who_holds())
+            let others = others(&resources, is_high);
+            format!("Memory runs short: {met}.{}{others}", who_holds())
         }
-        (Some((resource, is_high)), _) => {
-            let what = match resource {
-                Resource::Cpu => "CPU",
-                Resource::Memory => "memory",
-                Resource::Io => "IO",
-            };
+        (Some(resource), _) => {
+            let what = joined(&resources);
             let strength = if is_high { "High" } else { "Some" };
             let who_uses = match resource {
                 Resource::Cpu => String::new(),
@@ -113,6 +112,32 @@ fn state(snapshot: &Snapshot, verdicts: &[Verdict], decision: &Decision) -> Stri
             "Pressure is unknown: no pressure file could be read.".into()
         }
         (None, None) => "No significant pressure.".into(),
+    }
+}
+
+/// What is high beside memory, where a shortage of it is told.
+fn others(resources: &[Resource], is_high: bool) -> String {
+    let others: Vec<_> =
+        resources.iter().filter(|one| **one != Resource::Memory).copied().collect();
+    match others.len() {
+        0 => String::new(),
+        _ if !is_high => String::new(),
+        1 => format!(" {} pressure is high, too.", joined(&others)),
+        _ => format!(" {} pressure are high, too.", joined(&others)),
+    }
+}
+
+/// `memory, CPU and IO`.
+fn joined(resources: &[Resource]) -> String {
+    let word = |resource: &Resource| match resource {
+        Resource::Cpu => "CPU",
+        Resource::Memory => "memory",
+        Resource::Io => "IO",
+    };
+    let words: Vec<_> = resources.iter().map(word).collect();
+    match &*words {
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        _ => words.concat(),
     }
 }
 

@@ -41,7 +41,7 @@ pub fn lead(view: &View) -> (Lead, Vec<(CgroupId, u64)>) {
             takers.filter_map(|one| Some((id(&one.path)?, one.taken.0))).collect(),
         );
     }
-    let Some((resource, _)) = about(verdict, decision) else {
+    let Some(resource) = about(verdict, decision).0.first().copied() else {
         let lost = lost(snapshot, &losses(snapshot));
         let figure = |id| per_second(lost.get(&id).copied().unwrap_or_default(), snapshot).0;
         let waiting = waiting_most(snapshot, Level::Units, usize::MAX).into_iter();
@@ -63,17 +63,16 @@ pub(super) fn per_second(time: Nanos, snapshot: &Snapshot) -> Nanos {
     Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
-/// The resource of which the headline tells, and whether it is high: that with the worst verdict;
-/// memory before CPU before IO.
-pub(super) fn about(verdicts: &[Verdict], decision: &Decision) -> Option<(Resource, bool)> {
+/// The resources of which the headline tells, the worst first, and whether they are high: all that
+/// are, or the first in which work waits. Memory is before CPU before IO.
+pub(super) fn about(verdicts: &[Verdict], decision: &Decision) -> (Vec<Resource>, bool) {
     let resources = [Resource::Memory, Resource::Cpu, Resource::Io];
     let verdict_on = |of: Resource| verdicts.iter().find(|verdict| verdict.resource == of);
-    let waits: Vec<_> = resources
+    let waits = resources
         .into_iter()
         .filter_map(verdict_on)
-        .filter(|verdict| matches!(verdict.mood, Mood::Pressed | Mood::Waits))
-        .collect();
-    let is_high = |verdict: &Verdict| {
+        .filter(|verdict| matches!(verdict.mood, Mood::Pressed | Mood::Waits));
+    let is_high = |verdict: &&Verdict| {
         let of = match verdict.resource {
             Resource::Cpu => condition::Resource::Cpu,
             Resource::Memory => condition::Resource::Memory,
@@ -83,8 +82,11 @@ pub(super) fn about(verdicts: &[Verdict], decision: &Decision) -> Option<(Resour
         verdict.mood == Mood::Pressed
             || conditions.any(|one| one.status == Status::True && one.name.resource == of)
     };
-    let high = waits.iter().find(|verdict| is_high(verdict));
-    Some((high.or(waits.first())?.resource, high.is_some()))
+    let high: Vec<_> = waits.clone().filter(is_high).map(|verdict| verdict.resource).collect();
+    if high.is_empty() {
+        return (waits.map(|verdict| verdict.resource).take(1).collect(), false);
+    }
+    (high, true)
 }
 
 /// A pod or service that waits.

@@ -14,12 +14,10 @@ pub fn name_scopes(snapshot: &mut Snapshot) {
     }
 }
 
-/// What the cgroup at `path` is called: by its pod, else its path.
+/// What the API calls the cgroup at `path`.
 #[must_use]
-pub fn name_of(path: &CgroupPath, sample: &Sample) -> String {
-    let place = sample.places().place(path);
-    let pods = sample.pods.as_ref().map(by_cgroup_uid).unwrap_or_default();
-    name_at(&place, &pods).unwrap_or_else(|| path.0.to_string())
+pub fn name_of(path: &CgroupPath, sample: &Sample) -> Option<String> {
+    name_at(&sample.places().place(path), &by_cgroup_uid(sample.pods.as_ref()?))
 }
 
 /// The same of a scope, before its snapshot has names.
@@ -57,7 +55,9 @@ mod tests {
             annotations: [(MIRROR.to_owned(), "hash".to_owned())].into(),
             ..pod("u2", "etcd")
         };
-        let pods = [pod("u1", "web"), mirror].map(|pod| (pod.uid.clone(), pod));
+        let begun = Container { name: "app".into(), ..Container::default() };
+        let begun = Pod { containers: vec![begun], ..pod("u3", "cart") };
+        let pods = [pod("u1", "web"), mirror, begun].map(|pod| (pod.uid.clone(), pod));
         let class = QosClass::Burstable;
         let of_pod = |uid: &str| Place::Pod { uid: uid.into(), class };
         let of_container = |pod: &str, id: &str| {
@@ -71,7 +71,8 @@ mod tests {
             (of_pod("hash"),                           Some("shop/etcd")), // a static pod
             (of_pod("u9"),                             None),
             (of_container("u1", id),                   Some("container app of shop/web")),
-            (of_container("u1", "fedcba9876543210"),   Some("container fedcba987654 of shop/web")),
+            (of_container("u1", "fedcba9876543210"),   Some("a container of shop/web (id fedcba987654)")),
+            (of_container("u3", "fedcba9876543210"),   Some("shop/cart")), // the only one, of no id yet
             (of_container("u9", id),                   None),
             (Place::Other,                             None),
         ];

@@ -15,6 +15,10 @@ use crate::view::waiting::{Level, below_request, short_name};
 const WAITS: Percent = Percent(5_00);
 /// Lower bound of `pressed`.
 const PRESSED: Percent = Percent(40_00);
+/// How a word of a verdict and a status of a condition differ, for a reader who sees both.
+pub const PRESSED_AND_TRUE: &str = "Pressed: at least one task waited in 40 % or more of the last 10 s. True: a \
+    node condition, by KEP-4205's rule: it begins once its averages of 60 s and 10 s are at its \
+    threshold, and ends once that of 60 s is below it.";
 /// What `avg10` looks at.
 const WINDOW: Nanos = Nanos(10 * Nanos::SECOND.0);
 /// A smaller difference between two measures has no cause of its own.

@@ -10,6 +10,7 @@ use crate::model::psi::Pressure;
 use crate::model::sample::{Resident, Runner};
 use crate::model::snapshot::{Scope, Snapshot, Union};
 use crate::model::units::{Bytes, Nanos, Percent};
+use crate::model::workload::nameless;
 use crate::policy::workload::above;
 
 /// Which cgroups to list. A slice waits whenever any cgroup in it waits, so slices would hide the
@@ -92,9 +93,7 @@ pub fn name(scope: &Scope) -> String {
         Place::Kubepods => "all pods".into(),
         Place::Qos { class } => format!("all {class:?} pods"),
         Place::Pod { uid, .. } => format!("pod {uid}"),
-        Place::Container { pod, id, .. } => {
-            format!("container {} of pod {pod}", id.get(..12).unwrap_or(id))
-        }
+        Place::Container { pod, id, .. } => nameless(&format!("pod {pod}"), id),
         Place::Other => scope.path.0.to_string(),
     }
 }

@@ -20,6 +20,7 @@ use super::shelf::{Draft, ShelfError};
 use super::{Incident, Kind, Trigger, name_of};
 use crate::record::reader::Recording;
 use crate::record::segments::path_of;
+use isobar_core::model::workload;
 use isobar_core::policy::known::is_known;
 use isobar_core::room;
 
@@ -95,11 +96,15 @@ impl Names {
 
     /// A container is told with its pod.
     fn who(&mut self, who: &str) -> String {
-        match who.strip_prefix("container ").and_then(|rest| rest.split_once(" of ")) {
-            Some((container, pod)) => {
+        let named = who.strip_prefix("container ").and_then(|rest| rest.split_once(" of "));
+        let nameless =
+            || who.strip_prefix("a container of ")?.strip_suffix(')')?.split_once(" (id ");
+        match (named, nameless()) {
+            (Some((container, pod)), _) => {
                 format!("container {} of {}", self.text(container), self.text(pod))
             }
-            None => self.text(who),
+            (None, Some((pod, id))) => workload::nameless(&self.text(pod), &self.text(id)),
+            (None, None) => self.text(who),
         }
     }
 
@@ -214,6 +219,19 @@ mod tests {
             let mut names = Names::default();
             assert_eq!(names.text(&before), want, "{before}");
             assert_eq!(names.text(&before), want, "{before}, again");
+        }
+    }
+
+    #[test]
+    fn who_renames_a_container_and_its_pod() {
+        #[rustfmt::skip]
+        let table = [
+            ("container front of shop/web",              "container name1 of name2/name3"),
+            ("a container of shop/web (id 3f2a91c47d1e)", "a container of name1/name2 (id name3)"),
+            ("shop/web",                                 "name1/name2"),
+        ];
+        for (before, want) in table {
+            assert_eq!(Names::default().who(before), want, "{before}");
         }
     }
 

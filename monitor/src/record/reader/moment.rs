@@ -15,6 +15,7 @@ use isobar_core::model::stall::OomRecord;
 use isobar_core::model::units::Nanos;
 use isobar_core::recording::mark::Mark;
 use isobar_core::room;
+use isobar_core::view::pods::name_of;
 
 /// Chapters without a tick of the moment that are passed over: each start of an agent that ends at
 /// once leaves one.
@@ -151,9 +152,14 @@ impl Recording {
         });
         let Some((header, state)) = header.zip(self.state.as_mut()) else { return Ok(None) };
         let Ok(mark) = room::from_slice::<Mark>(&line) else { return Ok(None) };
-        let (begun, oom_kills) = (mark.begun, mark.oom_kills.clone());
+        let (begun, mut oom_kills) = (mark.begun, mark.oom_kills.clone());
         let Ok(averages) = mark.apply(state, header) else { return Ok(None) };
         let Ok(before) = state.sample() else { return Ok(None) };
+        // Another version may have called a container otherwise.
+        for OomRecord { victim, victim_path, .. } in &mut oom_kills {
+            let name = victim_path.as_ref().and_then(|path| name_of(path, &before));
+            *victim = name.or(victim.take());
+        }
         Ok(Some(Marked { begun, oom_kills, before, averages }))
     }
 }

@@ -176,15 +176,16 @@ fn headline_names_no_aggressor_of_two_that_hurt_each_other() {
 }
 
 #[test]
-fn headline_is_about_the_worst_resource() {
+fn headline_is_about_the_worst_resources() {
     use {Mood::*, Resource::*};
     #[rustfmt::skip]
     let table = [
         // CPU, memory, IO, a condition that is True, what the sentence is about
-        (Waits,   Pressed, Pressed, None,         "High memory pressure"),
-        (Pressed, Pressed, Calm,    None,         "High memory pressure"),
+        (Waits,   Pressed, Pressed, None,         "High memory and IO pressure. "),
+        (Pressed, Pressed, Calm,    None,         "High memory and CPU pressure. "),
+        (Pressed, Pressed, Pressed, None,         "High memory, CPU and IO pressure. "),
         (Pressed, Waits,   Calm,    None,         "High CPU pressure"),
-        (Pressed, Waits,   Calm,    Some(Memory), "High memory pressure"),
+        (Pressed, Waits,   Calm,    Some(Memory), "High memory and CPU pressure. "),
         (Pressed, Calm,    Calm,    Some(Memory), "High CPU pressure"), // it holds for a while
         (Waits,   Waits,   Calm,    None,         "Some memory pressure"),
         (Waits,   Waits,   Calm,    Some(Cpu),    "High CPU pressure"),
@@ -266,8 +267,11 @@ fn headline_blames_nobody_for_memory_that_comes_back() {
         let mut decision = Decision::default();
         decision.relief.held = held;
         decision.ranking = Some(ranking(loss));
-        let got = headline(&Snapshot::default(), &[], &decision, &[]);
+        let [got, both] = [Mood::Calm, Mood::Pressed].map(|cpu| {
+            headline(&Snapshot::default(), &[verdict(Resource::Cpu, cpu)], &decision, &[])
+        });
         assert!(got.starts_with("Short of memory") && got.ends_with(want), "{got}");
+        assert_eq!(both, format!("{got} CPU pressure is high, too."));
     }
 }
 
@@ -338,8 +342,9 @@ fn headline_tells_a_threshold_that_is_met_before_anybody_is_ranked() {
     let table = [
         // met, CPU and memory are, how it begins
         (exhaustion, Calm,    Calm,    short.to_owned()),
-        (exhaustion, Pressed, Calm,    short.to_owned()),
-        (exhaustion, Pressed, Pressed, "High memory pressure.".into()),
+        (exhaustion, Pressed, Calm,    format!("{short} CPU pressure is high, too.")),
+        (exhaustion, Waits,   Calm,    short.to_owned()),
+        (exhaustion, Pressed, Pressed, "High memory and CPU pressure.".into()),
         (disk,       Calm,    Calm,    format!("No significant pressure, but {other}.")),
         (disk,       Pressed, Calm,    "High CPU pressure.".into()),
     ];
