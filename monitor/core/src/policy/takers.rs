@@ -289,10 +289,14 @@ impl Lost {
         self.lasting.get(&id).copied().unwrap_or_default()
     }
 
-    /// The most that a party took that is none of `but`, or that belongs to no party.
-    pub(crate) fn largest_but(&self, but: impl Fn(CgroupId) -> bool) -> Bytes {
-        let others = self.taken.iter().filter(|(id, _)| !but(**id)).map(|(_, taken)| *taken);
-        others.chain([self.unattributed]).max().unwrap_or_default()
+    /// The most that a party took, and took all along, that is none of `but`, or that belongs to no
+    /// party.
+    pub(crate) fn largest_but(&self, but: impl Fn(CgroupId) -> bool) -> (Bytes, Bytes) {
+        let largest = |of: &BTreeMap<CgroupId, Bytes>| {
+            of.iter().filter(|(id, _)| !but(**id)).map(|(_, bytes)| *bytes).max()
+        };
+        let taken = largest(&self.taken).unwrap_or_default().max(self.unattributed);
+        (taken, largest(&self.lasting).unwrap_or_default())
     }
 
     /// So much, which is enough to have a cause, and taken by no party that is known.

@@ -14,7 +14,7 @@ use self::family::Family;
 use self::node::{Kib, MIB, Node, Policy};
 use crate::model::decision::Order;
 
-/// Nodes of 16 GiB of each family: 252 in all.
+/// Nodes of 16 GiB of each family: 266 in all.
 const NODES: u64 = 14;
 const MEMORY: Kib = 16 * 1024 * MIB;
 /// A node is looked at for so long.

@@ -69,7 +69,7 @@ pub(super) fn mark_early(question: &Question<'_>, standing: &ReliefStanding) -> 
     let first = question.foretold.as_ref()?;
     let field = question.field.filter(|field| field.is_by_cause())?;
     let loss = question.ranking?.loss.as_ref()?;
-    let takers = field.takers_above_request(EXAMINED);
+    let takers = field.takers_above_request(EXAMINED, Bytes(0));
     let shortage = Shortage { question, field, first, loss, takers: &takers };
     shortage.mark(standing, |taker| shortage.is_candidate(taker))
 }
@@ -107,7 +107,8 @@ impl Shortage<'_> {
         if standing.is_squeeze_new(question.sample.at.boot) {
             return Err(Hold::Marked);
         }
-        Ok(self.step(standing, is_largest))
+        let largest: Vec<_> = takers.iter().filter(|one| is_largest(one)).cloned().collect();
+        Ok(self.step(standing, &largest))
     }
 
     /// Who took it is ended, and marked if it is no candidate. If neither can be done and a hard
@@ -117,7 +118,7 @@ impl Shortage<'_> {
         let chosen = self
             .mark(standing, |taker| !self.is_candidate(taker))
             .or_else(|| reclaim_first(question, standing, field, first))
-            .or_else(|| self.step(standing, |_| true))
+            .or_else(|| self.step(standing, &self.causes(standing)))
             // Nothing more can be done to those who took it: if memory runs out, it is their turn.
             .or_else(|| self.mark(standing, |_| true));
         let may_pay = is_hard(first) && !self.is_covered(standing);
@@ -140,15 +141,23 @@ impl Shortage<'_> {
         self.largest().is_some_and(|taker| kernel_takes(self.question, standing, taker))
     }
 
-    /// A step on a taker that `counts` and whose end gives enough back.
-    fn step(
-        &self,
-        standing: &ReliefStanding,
-        counts: impl Fn(&Candidate) -> bool,
-    ) -> Option<Proposal> {
+    /// Takers that may be ended. Where a party that is no candidate took most, who uses what it
+    /// requested is no cause beside it; and where the kernel would take that party, nor is who took
+    /// less than half as much all along.
+    fn causes(&self, standing: &ReliefStanding) -> Vec<Candidate> {
+        let is_other = self.largest().is_some_and(|taker| !self.is_candidate(taker));
+        if !is_other {
+            return self.takers.to_vec();
+        }
+        let least = if self.is_covered(standing) { self.field.lasting_outside().0 / 2 } else { 0 };
+        self.field.takers_above_request(EXAMINED, Bytes(least))
+    }
+
+    /// A step on one of `causes` whose end gives enough back.
+    fn step(&self, standing: &ReliefStanding, causes: &[Candidate]) -> Option<Proposal> {
         let Self { question, first, takers, .. } = *self;
-        let enough = |one: &&Candidate| counts(one) && !frees_too_little(one);
-        let payable: Vec<Candidate> = takers.iter().filter(enough).cloned().collect();
+        let payable: Vec<Candidate> =
+            causes.iter().filter(|one| !frees_too_little(one)).cloned().collect();
         let floor = harm_floor(question, &first.threshold, takers);
         let chosen = of_those(question, standing, first, &harmful(&payable, floor));
         chosen.map(|chosen| Proposal { counts: Counts::UntilOver, ..chosen })

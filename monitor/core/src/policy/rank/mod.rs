@@ -31,6 +31,7 @@ use crate::model::sample::Sample;
 use crate::model::settings::{self, Settings};
 use crate::model::snapshot::{Scope, Snapshot};
 use crate::model::threshold::Resource;
+use crate::model::units::Bytes;
 use crate::policy::takers::{Lost, TakerStanding};
 use harm::HarmStanding;
 use protected::Protected;
@@ -134,6 +135,7 @@ pub struct Field<'a> {
     scale: Scale,
     outsiders: &'a [Outsider],
     loss: Option<&'a Loss>,
+    lasting_outside: Bytes,
     /// On their own.
     open: Vec<&'a Contender>,
     groups: Vec<Group>,
@@ -170,7 +172,9 @@ impl<'a> Field<'a> {
             }
         }
         let groups = group::take_out(&mut open, scale, rules.group_below);
-        Self { purpose, scale, outsiders: &[], loss: None, open, groups, spared }
+        let (outsiders, loss) = (&[][..], None);
+        let lasting_outside = need.lasting_outside;
+        Self { purpose, scale, outsiders, loss, lasting_outside, open, groups, spared }
     }
 
     /// The first `head` of each list, and how many there are.
@@ -207,11 +211,19 @@ impl<'a> Field<'a> {
         self.first(head, |contender| self.scale.is_taker(contender))
     }
 
-    /// The same of those alone that use more than they request.
+    /// The same of those alone that use more than they request, and took so much all along.
     #[must_use]
-    pub fn takers_above_request(&self, head: usize) -> Vec<Candidate> {
+    pub fn takers_above_request(&self, head: usize, least: Bytes) -> Vec<Candidate> {
         let is_above = |contender: &Contender| self.scale.exceeds(contender) == Some(Answer::Yes);
-        self.first(head, |contender| self.scale.is_taker(contender) && is_above(contender))
+        let is_lasting = |contender: &Contender| contender.lasting.unwrap_or_default() >= least;
+        let counts = |one: &Contender| self.scale.is_taker(one) && is_above(one) && is_lasting(one);
+        self.first(head, counts)
+    }
+
+    /// The most that a party took all along that is no candidate.
+    #[must_use]
+    pub fn lasting_outside(&self) -> Bytes {
+        self.lasting_outside
     }
 
     /// The first of those that `counts` picks. They alone are sorted.

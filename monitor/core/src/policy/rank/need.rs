@@ -28,6 +28,8 @@ pub struct Need {
     /// A candidate that uses more than it requests, frees this much and took nothing of it is the cause
     /// instead: it holds what others were promised, who took no more than that.
     pub promised: Option<Promised>,
+    /// The most that a party took all along that is not a candidate.
+    pub lasting_outside: Bytes,
     /// The most harm that a cgroup does that is not a candidate, per second.
     pub outside_harm: Option<Nanos>,
 }
@@ -70,8 +72,6 @@ pub(super) fn causes(
     if !lost.is_established() {
         return (contenders, Need::of_none(shortfall));
     }
-    let need =
-        |from, promised| Need { taker_from: Some(from), promised, ..Need::of_none(shortfall) };
     let uids: BTreeSet<&str> = contenders.iter().map(|one| one.uid.as_str()).collect();
     let is_contender = |id: CgroupId| {
         snapshot.scopes.get(&id).is_some_and(|scope| match &scope.place {
@@ -79,7 +79,11 @@ pub(super) fn causes(
             _ => uids.contains(&*scope.path.0),
         })
     };
-    let outside = lost.largest_but(is_contender);
+    let (outside, lasting_outside) = lost.largest_but(is_contender);
+    let need = |from, promised| {
+        let taker_from = Some(from);
+        Need { taker_from, promised, lasting_outside, ..Need::of_none(shortfall) }
+    };
     let from = |largest: Option<Bytes>| {
         let largest = largest.unwrap_or_default().max(outside);
         takers::taker_from(largest).max(shortfall.real_part())

@@ -56,7 +56,8 @@ fn takers(samples: &[Sample]) -> (u64, Vec<(String, u64)>, u64) {
     let snapshot = take_in(&mut standing, samples);
     let sample = samples.last().unwrap();
     let lost = standing.loss(ScopeName::System, Counts::Held, sample, &snapshot).unwrap();
-    let told = lost.told(&snapshot, sample, taker_from(lost.largest_but(|_| false)), |_, _| false);
+    let told =
+        lost.told(&snapshot, sample, taker_from(lost.largest_but(|_| false).0), |_, _| false);
     let each = told.takers.iter().map(|taker| (taker.full_name(), taker.taken.0 / MIB));
     (told.over.0 / Nanos::SECOND.0, each.collect(), told.unattributed.0 / MIB)
 }

@@ -31,10 +31,12 @@ pub(super) enum Family {
     WarmUpInShortage,
     /// Beside a leak, a heap fills and is emptied again and again.
     HeapBesideLeak,
+    /// Beside a daemon that leaks, pods start and warm up one after the other.
+    WarmUpsBesideDaemon,
 }
 
 impl Family {
-    pub(super) const ALL: [Self; 18] = [
+    pub(super) const ALL: [Self; 19] = [
         Self::LeakBestEffort,
         Self::LeakBurstable,
         Self::LeakWithinRequest,
@@ -53,6 +55,7 @@ impl Family {
         Self::Promised,
         Self::WarmUpInShortage,
         Self::HeapBesideLeak,
+        Self::WarmUpsBesideDaemon,
     ];
 }
 
@@ -204,6 +207,20 @@ impl Node {
                 };
                 let pod = leak(20, bu, 20, growth);
                 parties.push(Party { is_guilty: false, ..pod });
+            }
+            Family::WarmUpsBesideDaemon => {
+                let rate = free / dice.between(40, 90);
+                let daemon = leak(50, be, 0, Growth::Leak(rate));
+                let path = "/system.slice/leaky.service".to_owned();
+                parties.push(Party { path, class: None, ..daemon });
+                for nth in 1..=3 {
+                    let from = 15_000 + nth * dice.between(4_000, 15_000) as u64;
+                    let until = free / 8;
+                    let growth = Growth::WarmUpLater(from, rate * dice.between(5, 40) / 10, until);
+                    let class = dice.of(&[be, bu]);
+                    let request = if class == be { 0 } else { until / MIB + 1 };
+                    parties.push(Party { is_guilty: false, ..leak(5, class, request, growth) });
+                }
             }
             Family::Bursts => {
                 parties.push(leak(dice.between(20, 200), bu, 20, Growth::Bursts(rate * 2)));

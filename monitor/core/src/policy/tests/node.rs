@@ -39,6 +39,8 @@ pub(super) enum Growth {
     Leak(Kib),
     /// Until so much is held.
     WarmUp(Kib, Kib),
+    /// From so many milliseconds on, until so much is held.
+    WarmUpLater(u64, Kib, Kib),
     /// Until so much is held, then from the beginning.
     Sawtooth(Kib, Kib),
     /// For a second in each four.
@@ -144,7 +146,8 @@ impl Node {
                     party.held = (party.at_start + noise).min(most);
                 }
                 Growth::Leak(rate) => party.held += part(rate),
-                Growth::WarmUp(rate, until) => {
+                Growth::WarmUpLater(from, ..) if now < from => {}
+                Growth::WarmUp(rate, until) | Growth::WarmUpLater(_, rate, until) => {
                     party.held = (party.held + part(rate)).min(until.max(party.held));
                 }
                 Growth::Sawtooth(rate, until) => {
