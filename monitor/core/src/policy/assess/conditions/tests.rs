@@ -41,7 +41,7 @@ fn snapshot(second: u64, averages: Option<(u16, u16)>) -> Snapshot {
     let memory = line.map(|some| Pressure { some: Some(some), full: Some(some) });
     let whole =
         Scope { pressure: Pressures { memory, ..Pressures::default() }, ..Scope::default() };
-    Snapshot { at: at(second), whole, ..Snapshot::default() }
+    Snapshot { at: at(second), interval: seconds(1), whole, ..Snapshot::default() }
 }
 
 /// One judgement: the condition, and the reasons of its events.
@@ -194,6 +194,37 @@ fn condition_event_numbers() {
     let unread =
         format!("{kind} cannot be judged any more: the memory pressure file of  gave no reading");
     assert_eq!(events(40, None, &mut standing), [(unread, true)]);
+}
+
+#[test]
+fn condition_event_after_a_long_pause() {
+    #[rustfmt::skip]
+    let table = [
+        // held by the agent before, then averages of each second, reasons of each second's events
+        (Status::True,    [None, Some((0, 0)), Some((0, 0))],         [&[][..], &["PressureKnown"], &[]]),
+        (Status::False,   [None, Some((0, 0)), Some((0, 0))],         [&[], &["PressureKnown"], &[]]),
+        (Status::False,   [None, Some((90_00, 90_00)), None],         [&[], &["PressureContended"], &[]]),
+        (Status::False,   [None, Some((10_00, 90_00)), None],         [&[], &["PressureKnown", "PressureHigh"], &[]]),
+        (Status::False,   [None, None, None],                         [&[], &["PressureUnknown"], &[]]),
+        (Status::False,   [Some((0, 0)), Some((0, 0)), Some((0, 0))], [&[], &[], &[]]),
+        (Status::True,    [Some((0, 0)), Some((0, 0)), Some((0, 0))], [&["PressureCleared"], &[], &[]]),
+        (Status::Unknown, [None, None, Some((0, 0))],                 [&[], &[], &["PressureKnown"]]),
+    ];
+    for (status, averages, want) in table {
+        let judged = (status != Status::Unknown).then_some(at(0));
+        let phase = if judged.is_some() { Phase::High } else { Phase::Unknown };
+        let held = Held { status, judged, phase, ..Held::new(at(0)) };
+        let mut standing = ConditionStanding(BTreeMap::from([(MEMORY.name().into(), held)]));
+        for ((second, averages), want) in (7_200..).zip(averages).zip(want) {
+            let first = second == 7_200;
+            let interval = if first { Nanos(0) } else { seconds(1) };
+            let snapshot = Snapshot { interval, ..snapshot(second, averages) };
+            let (condition, events) = step(&settings(), &snapshot, &mut standing);
+            assert_eq!(events, want, "{status:?} {averages:?} second {second}");
+            let is_at_first = averages.is_none() && first;
+            assert!(!is_at_first || condition.status == Status::Unknown, "{status:?}");
+        }
+    }
 }
 
 /// Every condition by every measure, at 60 %.
