@@ -40,6 +40,7 @@ mod page_types;
 mod past;
 #[cfg(feature = "kubernetes")]
 mod plugin;
+mod pod_monitor;
 #[path = "../program.rs"]
 mod program;
 mod promtool;
