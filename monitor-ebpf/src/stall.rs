@@ -25,8 +25,10 @@ use crate::layout::{HAS_PSI, Object, TASK_IN_MEMSTALL, TASK_IN_MEMSTALL_MASK, at
 use crate::limit::high_limit;
 use crate::maps::{CALLER_PATTERNS, CALLERS, MEMORY, STALLS, count_lost, fetch_add, memory};
 
-/// Stack frames below the caller of a traced function: program, trampoline, function.
-const SKIP: u64 = 3;
+/// Stack frames below the caller of a traced function: program, trampoline, function. On aarch64 the
+/// program is there twice, for the walk begins in the helper that the program called.
+/// Source: `perf_arch_fetch_caller_regs`, arch/x86 and arch/arm64, asm/perf_event.h.
+const SKIP: u64 = if cfg!(bpf_target_arch = "aarch64") { 4 } else { 3 };
 /// In `.rodata`, where `bpf_snprintf` needs its format.
 #[unsafe(no_mangle)]
 static SYMBOL_FORMAT: [u8; 4] = *b"%ps\0";

@@ -13,3 +13,5 @@ mod pods;
 mod refused;
 mod restricted;
 mod stuck;
+
+pub(crate) use place::mount;

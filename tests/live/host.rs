@@ -138,7 +138,8 @@ impl Agent {
         Some(Self::spawn(command, arguments, tempfile::tempdir().unwrap()))
     }
 
-    fn spawn(mut command: Command, arguments: &[&str], dir: TempDir) -> Self {
+    /// `command` with these arguments, ready; what it leaves is in `dir`.
+    pub(crate) fn spawn(mut command: Command, arguments: &[&str], dir: TempDir) -> Self {
         let address = free_port();
         let stderr = File::create(dir.path().join("stderr")).unwrap();
         // What one agent leaves is not for another test's.

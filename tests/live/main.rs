@@ -7,6 +7,8 @@ mod agent;
 mod attack;
 mod attribution;
 mod budget;
+#[path = "../capabilities.rs"]
+mod capabilities;
 mod churn;
 #[cfg(feature = "kubernetes")]
 mod cluster;
@@ -17,6 +19,7 @@ mod host;
 mod incidents;
 mod judged;
 mod named;
+mod profile;
 #[path = "../program.rs"]
 mod program;
 mod prometheus;

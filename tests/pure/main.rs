@@ -41,6 +41,7 @@ mod past;
 mod picture;
 #[cfg(feature = "kubernetes")]
 mod plugin;
+mod pod_monitor;
 #[path = "../program.rs"]
 mod program;
 mod promtool;

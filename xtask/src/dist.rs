@@ -4,6 +4,7 @@
 mod check;
 mod deb;
 mod digest;
+mod installed;
 mod oci;
 mod readback;
 mod release;

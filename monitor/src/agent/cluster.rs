@@ -3,6 +3,7 @@
 
 mod changes;
 mod configz;
+mod node;
 mod requests;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -22,6 +23,7 @@ use crate::record::incident::watch::Seen;
 use isobar_core::model::capability::Capability;
 use isobar_core::model::decision::{Action, Event, Outcome, OutcomeResult, StepKind, Target};
 use isobar_core::model::disk::PodDisks;
+use isobar_core::model::limit::NodeResources;
 use isobar_core::model::sample::Sample;
 use isobar_core::model::settings::Settings;
 use isobar_core::model::units::Nanos;
@@ -95,8 +97,12 @@ impl Cluster {
         self.kubelet.took(configz, result);
     }
 
-    pub(super) fn capabilities(&self) -> Vec<Capability> {
+    /// What works and what does not; `own` is what isobar works out that the node has for pods.
+    pub(super) fn capabilities(&self, own: Option<&NodeResources>) -> Vec<Capability> {
         let mut all = self.api.capabilities();
+        if let Some((published, own)) = self.api.allocatable().zip(own) {
+            node::compare(&mut all, &published, own);
+        }
         self.kubelet.complete(&mut all);
         all.extend(self.requests.capability());
         all

@@ -292,7 +292,8 @@ impl<S: Source> Tick<S> {
     fn capabilities(&mut self, of_sources: Vec<Capability>) -> Vec<Capability> {
         let mut all = of_sources;
         all.extend(self.authority.capabilities(self.engine.settings()));
-        all.extend(self.cluster.iter().flat_map(Cluster::capabilities));
+        let own = self.limits.as_ref().and_then(|limits| limits.node().1);
+        all.extend(self.cluster.iter().flat_map(|cluster| cluster.capabilities(own)));
         self.sampler.name_source(&mut all);
         all.extend(self.walks.capability());
         all.extend(self.protected.iter().map(|(_, capability)| capability.clone()));

@@ -10,6 +10,7 @@ use crate::config::kubernetes::{Access, Publish};
 use crate::record::incident::watch::Seen;
 use isobar_core::model::capability::Capability;
 use isobar_core::model::disk::PodDisks;
+use isobar_core::model::limit::NodeResources;
 use isobar_core::model::settings::Settings;
 use isobar_core::model::workload::Pods;
 
@@ -59,7 +60,7 @@ impl Cluster {
         match *self {}
     }
 
-    pub(super) fn capabilities(&self) -> Vec<Capability> {
+    pub(super) fn capabilities(&self, _: Option<&NodeResources>) -> Vec<Capability> {
         match *self {}
     }
 

@@ -14,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
 };
 use kube::api::PostParams;
 use kube::{Api, Client};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{sleep, timeout};
 
 use super::board::{Board, Report};
@@ -33,7 +33,7 @@ const PERMISSION: &str = "allow it to create pods/eviction";
 /// longer time, that, as far as the step has it.
 const RETRIED: Duration = Duration::from_secs(1);
 /// How often it is asked whether evictions are allowed, once there was an answer: where they are not,
-/// each node asks for as long as it runs.
+/// each node asks for as long as it runs. A request that is refused has it asked at once.
 const ASKED: Duration = Duration::from_secs(300);
 /// The same while there is no answer.
 const ASKED_AGAIN: Duration = Duration::from_secs(15);
@@ -46,10 +46,11 @@ pub(super) async fn answer(
     is_allowed: &AtomicBool,
     board: &Board,
 ) {
-    let asking = ask_whether_allowed(&client, deletion, is_allowed, board);
+    let refused = Notify::new();
+    let asking = ask_whether_allowed(&client, deletion, &refused, is_allowed, board);
     let evicting = async {
         while let Some(request) = requests.recv().await {
-            let result = in_time(&client, &request).await;
+            let result = in_time(&client, &request, &refused).await;
             // An actuator that was opened anew no longer waits for it.
             let _ = request.reply.send(Answer { action: request.action, result }).await;
         }
@@ -61,6 +62,7 @@ pub(super) async fn answer(
 async fn ask_whether_allowed(
     client: &Client,
     mut deletion: watch::Receiver<Deletion>,
+    refused: &Notify,
     is_allowed: &AtomicBool,
     board: &Board,
 ) {
@@ -97,6 +99,7 @@ async fn ask_whether_allowed(
         board.report(NAME, report);
         tokio::select! {
             () = sleep(about(wait)) => {}
+            () = refused.notified() => {}
             Ok(()) = deletion.changed() => {}
         }
     }
@@ -123,21 +126,21 @@ async fn may(client: &Client, verb: &str, subresource: Option<&str>) -> Result<b
 
 /// Evicts the pod if the deadline of its step leaves time for it, and gives up at that deadline: then
 /// another step follows, and a late eviction would end a second pod for the same memory.
-async fn in_time(client: &Client, request: &Request) -> Result<String, Refusal> {
+async fn in_time(client: &Client, request: &Request, refused: &Notify) -> Result<String, Refusal> {
     let Request { namespace, name, deadline, .. } = request;
     let left = Duration::from_nanos(deadline.since(clock::now().boot).0);
     if left.is_zero() {
         let why = "the requests before it took all of its time";
         return Err(Refusal::Failed(format!("{namespace}/{name} is not evicted: {why}")));
     }
-    timeout(left, evict(client, request)).await.unwrap_or_else(|_| {
+    timeout(left, evict(client, request, refused)).await.unwrap_or_else(|_| {
         let what = "the API server has not answered in time whether it evicts";
         Err(Refusal::Failed(format!("{what} {namespace}/{name}")))
     })
 }
 
 /// Evicts the pod; where that is refused for good and the configuration says so, deletes it.
-async fn evict(client: &Client, request: &Request) -> Result<String, Refusal> {
+async fn evict(client: &Client, request: &Request, refused: &Notify) -> Result<String, Refusal> {
     let Request { namespace, name, deadline, .. } = request;
     let who = format!("{namespace}/{name}");
     let began = clock::now().boot;
@@ -168,6 +171,9 @@ async fn evict(client: &Client, request: &Request) -> Result<String, Refusal> {
                 Err(why) => why,
             },
         };
+        if why.code == Some(403) {
+            refused.notify_one();
+        }
         let verdict = verdict(&why, name);
         if because.is_none() && verdict.is_mended_by(request.deletion) {
             because = Some(why.words);

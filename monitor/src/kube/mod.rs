@@ -38,6 +38,7 @@ use self::client::connect;
 use self::events::Notes;
 pub use self::events::{About, Note};
 pub use self::kubelet::CONFIGURATION;
+pub use self::node::NAME as NODE_OBJECT;
 pub use self::proxy::{Proxy, ProxyError};
 use crate::act::evict::Way;
 use crate::config::kubernetes::{Access, Publish};

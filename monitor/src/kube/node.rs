@@ -41,7 +41,7 @@ pub(super) fn api(client: Client) -> Api<Node> {
 }
 
 /// The name of this part in capabilities.
-const NAME: &str = "node object";
+pub const NAME: &str = "node object";
 
 /// Watches until the agent leaves. An object that cannot be had stays as it was last seen.
 pub(super) async fn watch(

@@ -3,9 +3,11 @@
 
 pub(crate) mod peers;
 
+use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::time::Duration;
 
+use crate::capabilities;
 use crate::form::{Form, Mode};
 use peers::{AtWork, PEERS, Peer};
 
@@ -119,6 +121,13 @@ impl Agent {
                 shell
             }
         };
+        if let Some(these) = capabilities::added(&form.components)
+            && !form.components.is_empty()
+            && self.offers_views()
+        {
+            // SAFETY: plain system calls on memory that was made before the fork.
+            unsafe { command.pre_exec(move || capabilities::keep_alone(these)) };
+        }
         // The console is a terminal, but what is said there is read from a file.
         command.env("NO_COLOR", "1").envs(&form.environment);
         Some(command)

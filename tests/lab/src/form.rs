@@ -79,6 +79,9 @@ pub(crate) struct Form {
     /// The agent records; the recording must replay to the same bytes on the host.
     #[serde(default)]
     pub(crate) record: bool,
+    /// The agent has the capabilities that these components of deploy/kustomize list, and no other.
+    #[serde(default)]
+    pub(crate) components: Vec<String>,
     /// More of the agent's environment.
     #[serde(default)]
     pub(crate) environment: BTreeMap<String, String>,
@@ -140,7 +143,11 @@ impl Form {
     pub(crate) fn shares_agent(&self) -> bool {
         let is_plain = self.config.is_none() && self.manifests.is_none() && self.mode.is_none();
         let is_watched = self.record || self.expect.alerts.is_some();
-        is_plain && !is_watched && !self.has_node() && self.environment.is_empty()
+        is_plain
+            && !is_watched
+            && !self.has_node()
+            && self.environment.is_empty()
+            && self.components.is_empty()
     }
 
     /// All loads, whatever they run in.

@@ -4,6 +4,8 @@
 pub mod agents;
 mod alerts;
 mod amount;
+#[path = "../../capabilities.rs"]
+mod capabilities;
 pub mod cgroup;
 pub mod clock;
 mod facts;

@@ -19,7 +19,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use rustix::thread::CpuSet;
+use rustix::process::{DumpableBehavior, Uid, set_dumpable_behavior};
+use rustix::thread::{CpuSet, set_thread_res_uid};
 use serde_json::{Value, json};
 
 use crate::cgroup;
@@ -46,6 +47,9 @@ pub struct Load {
     /// How readily the kernel kills it when memory is short: -1000 to 1000.
     #[arg(long, global = true, allow_hyphen_values = true)]
     oom_score_adj: Option<i32>,
+    /// As this user, once it is in its cgroup.
+    #[arg(long, global = true)]
+    user: Option<u32>,
     /// Say when the work begins, in a line of its own.
     #[arg(long, global = true)]
     tell_begin: bool,
@@ -142,6 +146,7 @@ impl Load {
             std::fs::write("/proc/self/oom_score_adj", adj.to_string())
                 .context("cannot write to /proc/self/oom_score_adj")?;
         }
+        self.user.map_or(Ok(()), become_user)?;
         let stop = if self.ignore_term { Stop::ignored()? } else { Stop::listen()? };
         let linger = duration(self.linger_seconds)?;
         let lasting = |limit| Until {
@@ -201,6 +206,14 @@ impl Load {
         println!("{done}");
         Ok(if stop.requested() { ExitCode::from(TERMINATED) } else { ExitCode::SUCCESS })
     }
+}
+
+/// Has the process, which has no other thread yet, belong to a user, as one that was executed by
+/// that user: its files in /proc are the user's too.
+fn become_user(user: u32) -> Result<()> {
+    let user = Uid::from_raw(user);
+    set_thread_res_uid(user, user, user).context("cannot change the user")?;
+    Ok(set_dumpable_behavior(DumpableBehavior::Dumpable)?)
 }
 
 /// Seconds of the command line.

@@ -3,18 +3,26 @@
 use std::ffi::CString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt as _, chown};
+use std::process::Command;
 use std::thread;
 
 use isobar::act::Actuator;
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::decision::OutcomeResult::{Done, Failed};
-use isobar_core::model::decision::StepKind::{self, KillContainers, StopContainers};
-use isobar_core::model::decision::Target;
+use isobar_core::model::decision::StepKind::{self, KillContainers, Mark, Squeeze, StopContainers};
+use isobar_core::model::decision::{Action, Target};
+use isobar_core::model::threshold::PressureSignal;
+use isobar_core::model::units::Percent;
+use rustix::thread::CapabilitySet;
 
-use super::place::{Cgroup, enforced, mount, options, settle, wait};
+use super::place::{Cgroup, against, enforced, mount, options, settle, wait};
+use crate::capabilities::keep_alone;
+use crate::host::skip;
+use crate::profile::{NOBODY, Rights};
 
 /// Does `work` on a thread that has given up its rights by `give_up`.
-fn with_less<T: Send>(give_up: fn() -> bool, work: impl FnOnce() -> T + Send) -> T {
+fn with_less<T: Send>(give_up: impl FnOnce() -> bool + Send, work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| {
         let thread = scope.spawn(|| {
             assert!(give_up(), "{}", std::io::Error::last_os_error());
@@ -62,7 +70,7 @@ fn kill_without_capability() {
         assert!(kill.detail.contains(text), "{text:?} {kill:?}");
     }
     assert!(stop.detail.contains("missing CAP_KILL"), "{stop:?}");
-    assert!(!means.contains(&StepKind::Squeeze), "{means:?}");
+    assert!(!means.contains(&Squeeze), "{means:?}");
     assert_eq!(group.pids().len(), 1);
 }
 
@@ -97,7 +105,7 @@ fn kill_thaws() {
     // Whoever has ended and is still listed is waited for in vain, but not for long.
     fs::write(dir.join("cgroup.procs"), format!("{pid}\n")).unwrap();
     fs::write(dir.join("cgroup.freeze"), "1\n").unwrap();
-    let id = std::os::unix::fs::MetadataExt::ino(&fs::metadata(&dir).unwrap());
+    let id = fs::metadata(&dir).unwrap().ino();
     let target = Target {
         cgroup: Some(CgroupId(id)),
         path: Some(CgroupPath("/work".into())),
@@ -109,4 +117,76 @@ fn kill_thaws() {
     assert_eq!(outcome.result, Done, "{outcome:?}");
     assert_eq!(fs::read_to_string(dir.join("cgroup.freeze")).unwrap(), "0");
     wait("it has ended", || group.pids().is_empty());
+}
+
+/// A cgroup of plain files, all of them another user's, as where cgroups were delegated.
+fn delegated() -> (tempfile::TempDir, Target) {
+    let tree = tempfile::tempdir().unwrap();
+    let dir = tree.path().join("work");
+    fs::create_dir(&dir).unwrap();
+    for (file, text) in [("cgroup.procs", ""), ("cpu.weight", "100\n")] {
+        fs::write(dir.join(file), text).unwrap();
+        chown(dir.join(file), Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    let id = CgroupId(fs::metadata(&dir).unwrap().ino());
+    let path = CgroupPath("/work".into());
+    (tree, Target { cgroup: Some(id), path: Some(path), ..Target::default() })
+}
+
+/// Whether `step` is done with `rights` to a process and a cgroup of another user.
+fn is_done(step: StepKind, rights: Rights) -> Option<bool> {
+    let group = Cgroup::new("other-user")?;
+    let sleep = ["--reuid=65534", "--regid=65534", "--clear-groups", "sleep", "100"];
+    group.run(Command::new("setpriv").args(sleep));
+    wait("it is another user's", || {
+        let of = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm")).ok();
+        group.pids().first().and_then(of).is_some_and(|name| name == "sleep\n")
+    });
+    let (tree, delegated) = delegated();
+    let (root, target) = match step {
+        Squeeze => (tree.path().to_owned(), delegated),
+        _ => (mount().unwrap(), group.target()),
+    };
+    let state = tempfile::tempdir().unwrap();
+    let outcome = with_less(
+        || keep_alone(rights.listed()).is_ok(),
+        || {
+            let mut actor = Actuator::open(options(&root, state.path())).unwrap();
+            let on = PressureSignal::Cpu(Percent(40_00));
+            let first = actor.take(&Action { is_enforced: true, ..against(on, step, target) });
+            settle(&mut actor, first)
+        },
+    );
+    Some(outcome.result == Done)
+}
+
+/// The table of docs/kubernetes.md#profiles, the rows of an agent that enforces.
+#[test]
+fn restricted_profile_can_do_its_steps() {
+    if !rustix::process::geteuid().is_root() {
+        skip("only root has capabilities to give up");
+        return;
+    }
+    let observing = Rights::of_manifest(&["restricted"]);
+    let enforcing = Rights::of_manifest(&["restricted", "restricted-enforce"]);
+    let (files, kill) = (CapabilitySet::DAC_OVERRIDE, CapabilitySet::KILL);
+    #[rustfmt::skip]
+    let table = [
+        // step,          fails without
+        (Mark,            files),
+        (Squeeze,         files),
+        (StopContainers,  kill),
+        // By cgroup.kill, which is root's.
+        (KillContainers,  CapabilitySet::empty()),
+    ];
+    let needed = table.iter().fold(CapabilitySet::empty(), |all, row| all | row.1);
+    assert_eq!(observing.listed() | needed, enforcing.listed(), "a row for each capability");
+    for (step, needs) in table {
+        let Some(is_done) = is_done(step, enforcing) else { return };
+        assert!(is_done, "{step:?} with all that the manifest lists");
+        for taken in (enforcing.listed() - observing.listed()).iter() {
+            let is_done = self::is_done(step, enforcing.without(taken)).unwrap();
+            assert_eq!(is_done, !needs.contains(taken), "{step:?} without {taken:?}");
+        }
+    }
 }

@@ -1,11 +1,11 @@
 //! The rights that the manifests give beside those that are used, both ways.
 
 use super::*;
-use isobar::act::evict::Request;
+use isobar::act::evict::{Answer, Request};
 use isobar_apistub::{Effect, Fault, Findings, Rules};
 use isobar_core::model::settings::Deletion;
 use serde_json::json;
-use tokio::sync::mpsc::channel;
+use tokio::sync::mpsc::{Sender, channel};
 
 const ENFORCE: &str = include_str!("../../../deploy/isobar-enforce.yaml");
 const OBSERVE: &str = include_str!("../../../deploy/isobar.yaml");
@@ -31,6 +31,21 @@ fn prepare(stub: &Stub, rules: &Rules) {
     // While pods are not listed yet, the kubelet names them.
     let late = Effect::Latency { millis: 2_000 };
     stub.add_fault(Fault::new("list", "/api/v1/pods", late).times(1));
+}
+
+/// An eviction of the bed's pod `web`, within ten seconds.
+fn request(uid: &str, deletion: Deletion, reply: Sender<Answer>) -> Request {
+    Request {
+        action: 1,
+        namespace: "shop".into(),
+        name: "web".into(),
+        uid: uid.into(),
+        grace: Nanos::SECOND,
+        deletion,
+        message: String::new(),
+        deadline: clock::now().boot.plus(Nanos(10 * Nanos::SECOND.0)),
+        reply,
+    }
 }
 
 fn uses_what_it_may(rules: &Rules, deletion: Deletion) {
@@ -73,18 +88,7 @@ fn uses_what_it_may(rules: &Rules, deletion: Deletion) {
     assert!(reviews().iter().all(|one| wanted.contains(one)), "{:?}", reviews());
     let (reply, mut answers) = channel(1);
     let uid = bed.stub.get("pods", "shop", "web").unwrap()["metadata"]["uid"].clone();
-    let request = Request {
-        action: 1,
-        namespace: "shop".into(),
-        name: "web".into(),
-        uid: uid.as_str().unwrap().into(),
-        grace: Nanos::SECOND,
-        deletion,
-        message: String::new(),
-        deadline: clock::now().boot.plus(Nanos(10 * Nanos::SECOND.0)),
-        reply,
-    };
-    way.requests.try_send(request).unwrap();
+    way.requests.try_send(request(uid.as_str().unwrap(), deletion, reply)).unwrap();
     assert!(answers.blocking_recv().unwrap().result.is_ok());
     eventually("pods are watched", || !bed.bodies("watch", "pods", "").is_empty());
     bed.api.set_may_kubelet_evict(true);
@@ -156,4 +160,31 @@ fn kube_rights_to_evict_and_to_delete_are_told() {
         let is_allowed = bed.api.way().is_allowed.load(std::sync::atomic::Ordering::Relaxed);
         assert_eq!(is_allowed, is_possible, "{rights:?} {deletion:?}");
     }
+}
+
+/// Rights that are taken away while the agent runs: the first eviction that is refused tells, not
+/// the question that is asked every five minutes.
+#[test]
+fn kube_right_to_evict_that_was_lost_is_told_at_the_first_refusal() {
+    let role = |resource: &str| {
+        let rules = format!("- {{apiGroups: [\"\"], resources: [{resource}], verbs: [create]}}");
+        let watch = "- {apiGroups: [\"\"], resources: [pods], verbs: [list, watch]}";
+        Rules::parse(&format!("kind: ClusterRole\nrules:\n{watch}\n{rules}\n")).unwrap()
+    };
+    let bed = Bed::with(|stub| stub.enforce(role("pods/eviction")));
+    let detail = || bed.capability("evictions");
+    eventually("they are allowed", || detail().as_deref() == Some("the API server allows them"));
+    bed.stub.enforce(role("pods/log"));
+    let (reply, mut answers) = channel(1);
+    let uid = bed.stub.get("pods", "shop", "web").unwrap()["metadata"]["uid"].clone();
+    bed.api
+        .way()
+        .requests
+        .try_send(request(uid.as_str().unwrap(), Deletion::Never, reply))
+        .unwrap();
+    assert!(answers.blocking_recv().unwrap().result.is_err());
+    eventually("it is told that they are not", || {
+        detail().as_deref() == Some("the API server does not allow them")
+    });
+    assert!(!bed.api.way().is_allowed.load(std::sync::atomic::Ordering::Relaxed));
 }

@@ -10,6 +10,7 @@ use isobar_lab::shell::quietly;
 use serde_json::Value;
 
 use super::digest::sha256;
+use super::installed;
 use super::readback::{entries, image, member, unpacked};
 use super::release::{Release, UNKNOWN};
 use super::target::Target;
@@ -47,7 +48,8 @@ pub(super) fn run(out: &Path, release: &Release) -> Result<()> {
     ensure!(images == binaries, "{tar} does not hold the binaries beside it");
     let names: Vec<&str> = images.iter().map(|(arch, _)| arch.as_str()).collect();
     println!("{tar}: every digest holds, for {}", names.join(" and "));
-    in_empty_root(out, release)
+    in_empty_root(out, release)?;
+    as_package(out, release)
 }
 
 /// Compares every file that the checksums name, and returns how many there are.
@@ -110,6 +112,21 @@ fn in_empty_root(out: &Path, release: &Release) -> Result<()> {
     fs::remove_dir_all(&dir)?;
     names_its_source(&json?, release)?;
     println!("in an empty root: {}", said?.trim());
+    Ok(())
+}
+
+/// Installs this machine's package, again as an upgrade, and removes it.
+fn as_package(out: &Path, release: &Release) -> Result<()> {
+    let name = Target::here().map(|target| deb::file_name(target, release)).unwrap_or_default();
+    let package = out.join(&name);
+    if !package.exists() {
+        println!("skipped: there is no package for this machine to install");
+        return Ok(());
+    }
+    let package = package.canonicalize()?;
+    if installed::tried(&package, &package, &out.join("machine"))?.is_some() {
+        println!("{name}: installed, upgraded, removed and purged");
+    }
     Ok(())
 }
 

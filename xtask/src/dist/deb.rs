@@ -184,6 +184,9 @@ fn read(path: &str) -> Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::super::installed;
     use super::super::readback::{member, unpacked};
     use super::*;
 
@@ -218,5 +221,54 @@ mod tests {
         let unit = unit().unwrap();
         assert!(unit.contains("\nExecStart=/usr/bin/isobar run\n"), "{unit}");
         assert!(!unit.contains("/usr/local"), "{unit}");
+    }
+
+    /// A program that prints what packages take from isobar.
+    const ISOBAR: &str = "#!/bin/sh\ncase $1 in\ncompletion) echo \"# $2\" ;;\n\
+        config) printf 'apiVersion: v\\nkind: K\\nlisten: x\\n' ;;\n\
+        man) echo '.TH isobar 1' >\"$3/isobar.1\" ;;\nesac\n";
+
+    #[test]
+    fn package_installs_upgrades_and_purges() {
+        let dir = std::env::temp_dir().join(format!("isobar-deb-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let isobar = dir.join("isobar");
+        fs::write(&isobar, ISOBAR).unwrap();
+        fs::set_permissions(&isobar, fs::Permissions::from_mode(0o755)).unwrap();
+        let release = Release::made_up();
+        let older = Release { version: "1.2.2", ..Release::made_up() };
+        let target = Target::here().unwrap();
+        let write = |name: &str, shared: &Shared, release: &Release| {
+            let path = dir.join(name);
+            let binary = ISOBAR.as_bytes();
+            fs::write(&path, package(target, binary, shared, release).unwrap()).unwrap();
+            path
+        };
+        let unit = "usr/lib/systemd/system/isobar.service";
+        let is_verified = isobar_lab::shell::found("systemd-analyze").is_some();
+        #[rustfmt::skip]
+        let table = [
+            // file, another content of it, what is then wrong
+            (unit, None,                                   None),
+            ("usr/share/man/man1/isobar.1.gz", Some(""),   Some("isobar.1.gz is not there")),
+            (unit, Some("[Service]\nExecStart=nothing\n"), is_verified.then_some("isobar.service")),
+        ];
+        for (file, content, want) in table {
+            let mut shared = Shared::collect(&isobar, &release).unwrap();
+            let old = write("old.deb", &shared, &older);
+            for (path, _, is) in &mut shared.files {
+                if let Some(content) = content.filter(|_| path == file) {
+                    *is = content.into();
+                }
+            }
+            let new = write("new.deb", &shared, &release);
+            let pair = if content.is_some() { [&new, &new] } else { [&old, &new] };
+            match (installed::tried(pair[0], pair[1], &dir.join("machine")), want) {
+                (Ok(_), None) | (Ok(None), _) => {}
+                (Err(why), Some(want)) => assert!(format!("{why:#}").contains(want), "{why:#}"),
+                (got, want) => panic!("{file}: expected {want:?}, got {got:?}"),
+            }
+        }
+        fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -3,6 +3,7 @@
 use super::Scenario;
 use super::group::Pod;
 use crate::alerts;
+use crate::capabilities;
 use crate::guest::pods;
 
 /// Where a mistake stands, and what it is.
@@ -28,6 +29,9 @@ impl Scenario {
                 let why = format!("no pod is called {}", name.get_ref());
                 return Err((name.span().start, why));
             }
+        }
+        if capabilities::added(&form.components).is_none() {
+            return Err((0, format!("{:?}: no such component adds capabilities", form.components)));
         }
         let expect = &form.expect;
         for name in expect.allowed() {

@@ -53,6 +53,7 @@ fn scenario_mistakes_are_reported_with_their_line() {
         ("\"9s\"",              "\"9\"",                 "expected a time, such as 20s or 500ms"),
         ("disk 1GiB",           "tape 1GiB",             "expected `zram SIZE` or `disk SIZE`"),
         ("disk 1GiB",           "disk",                  "line 3"),
+        ("swap =",              "components = [\"delete\"]\nswap =", "[\"delete\"]: no such component adds capabilities"),
         ("/disk/a",             "/tmp/a",                "line 4: expected a path below /disk/"),
         ("do = \"stop\"",       "do = \"faint\"",        "unknown variant `faint`"),
         ("\"hog\"\nclass",      "\"Hog\"\nclass",        "line 8: \"Hog\": expected a pod's name in lower case"),

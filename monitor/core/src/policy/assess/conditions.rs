@@ -42,16 +42,28 @@ impl Held {
     }
 
     /// A status that is stale, because nothing was measured or no agent ran, becomes Unknown.
-    fn expire(&mut self, settings: &Conditions, at: Moment) {
+    fn expire(&mut self, settings: &Conditions, at: Moment, interval: Nanos) {
         let is_fresh = self.judged.is_some_and(|judged| {
             judged.boot <= at.boot && at.boot.since(judged.boot) <= settings.stale_after
         });
-        if !is_fresh {
-            self.turning = None;
+        if is_fresh {
+            return;
         }
-        if !is_fresh && self.status != Status::Unknown {
-            (self.status, self.since, self.phase) = (Status::Unknown, at, Phase::Unknown);
+        self.turning = None;
+        if self.status != Status::Unknown {
+            (self.status, self.since) = (Status::Unknown, at);
         }
+        if interval > Nanos(0) {
+            self.phase = Phase::Unknown;
+        }
+    }
+
+    /// Whether it was known, or was with the agent's first sample, and is not any more. That sample has
+    /// no rates: what an agent that ended long ago had judged is Unknown with it, and known again with
+    /// the second as a rule, which alone is worth an event.
+    fn is_lost(self, now: Status, interval: Nanos) -> bool {
+        let was_known = self.status != Status::Unknown || self.phase != Phase::Unknown;
+        was_known && now == Status::Unknown && interval > Nanos(0)
     }
 
     /// How long there has been a reason to change; starts again if the clock ran backwards.
@@ -81,7 +93,7 @@ pub fn judge(
         };
         let held = standing.0.entry(name.name().into()).or_insert(Held::new(snapshot.at));
         let before = *held;
-        held.expire(settings, snapshot.at);
+        held.expire(settings, snapshot.at, snapshot.interval);
         let figures = figures::of(name, rule, snapshot);
         let wanted = figures.as_ref().map_err(Clone::clone).and_then(|figures| {
             let wanted = phase(rule.threshold, figures.within, held.status);
@@ -106,7 +118,10 @@ pub fn judge(
             judged: held.judged,
             why: wanted.err(),
         };
-        all_events.extend(events::of((before.status, before.phase), held.phase, &condition));
+        let is_lost = before.is_lost(held.status, snapshot.interval);
+        let of_known = if before.status == Status::Unknown { Phase::Unknown } else { before.phase };
+        let before = (before.status, of_known);
+        all_events.extend(events::of(before, held.phase, is_lost, &condition));
         conditions.push(condition);
     }
     (conditions, all_events)

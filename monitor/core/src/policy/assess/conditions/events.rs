@@ -5,16 +5,20 @@ use crate::model::decision::Event;
 use crate::policy::explain::condition_numbers;
 
 /// The events of one tick. `before` is the condition's status and phase at the last tick, `phase`
-/// the result of the last measurement. Every change of the status has an event.
-pub(super) fn of(before: (Status, Phase), phase: Phase, now: &Condition) -> Vec<Event> {
+/// the result of the last measurement, `is_lost` whether it can be judged no longer. Every change of the
+/// status has an event, but for [`Held::is_lost`](super::Held::is_lost).
+pub(super) fn of(
+    before: (Status, Phase),
+    phase: Phase,
+    is_lost: bool,
+    now: &Condition,
+) -> Vec<Event> {
     let (status_before, phase_before) = before;
     let of_status = match (status_before, now.status) {
         (Status::True, Status::False) => Some(("PressureCleared", "is cleared")),
         (Status::False | Status::Unknown, Status::True) => Some(("PressureContended", "holds")),
         (Status::Unknown, Status::False) => Some(("PressureKnown", "can be judged")),
-        (Status::True | Status::False, Status::Unknown) => {
-            Some(("PressureUnknown", "cannot be judged any more"))
-        }
+        (_, Status::Unknown) if is_lost => Some(("PressureUnknown", "cannot be judged any more")),
         _ => None,
     };
     let of_phase = match (phase_before, phase) {

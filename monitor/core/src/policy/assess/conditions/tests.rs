@@ -1,5 +1,7 @@
 //! KEP-4205's table, dwell times, staleness, what cannot be judged, and properties.
 
+mod told;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -41,7 +43,7 @@ fn snapshot(second: u64, averages: Option<(u16, u16)>) -> Snapshot {
     let memory = line.map(|some| Pressure { some: Some(some), full: Some(some) });
     let whole =
         Scope { pressure: Pressures { memory, ..Pressures::default() }, ..Scope::default() };
-    Snapshot { at: at(second), whole, ..Snapshot::default() }
+    Snapshot { at: at(second), interval: seconds(1), whole, ..Snapshot::default() }
 }
 
 /// One judgement: the condition, and the reasons of its events.
@@ -176,24 +178,6 @@ fn condition_dwell() {
         let (got, _) = step(&settings, &snapshot(second, averages), &mut standing);
         assert_eq!((got.status, got.phase), (status, phase), "second {second}");
     }
-}
-
-#[test]
-fn condition_event_numbers() {
-    let mut standing = ConditionStanding::default();
-    let settings = Conditions { prefix: "isobar.example/".into(), ..settings() };
-    let events = |second, averages, standing: &mut ConditionStanding| {
-        let (_, events) = judge(&settings, &snapshot(second, averages), standing);
-        events.into_iter().map(|event| (event.message, event.is_warning)).collect::<Vec<_>>()
-    };
-    let kind = "isobar.example/SystemMemoryContentionPressure";
-    let numbers = "PSI memory some was 61.20 % over a minute and 70.05 % over ten seconds, the \
-                   threshold is 60.00 %";
-    let holds = (format!("{kind} holds: {numbers}"), true);
-    assert_eq!(events(1, Some((70_05, 61_20)), &mut standing), [holds]);
-    let unread =
-        format!("{kind} cannot be judged any more: the memory pressure file of  gave no reading");
-    assert_eq!(events(40, None, &mut standing), [(unread, true)]);
 }
 
 /// Every condition by every measure, at 60 %.
