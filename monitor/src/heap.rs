@@ -8,8 +8,8 @@ pub use self::allocator::{free, settle, trim};
 /// Some memory in hand: touched, and freed again, it stays with the allocator.
 pub fn reserve(size: usize) {
     // mimalloc keeps blocks of up to 10 KiB, of up to 64 KiB and larger ones in regions of their own,
-    // and a tick hardly has larger ones. One block of that size would be mapped and unmapped.
-    const SIZES: [usize; 2] = [4 << 10, 32 << 10];
+    // and a tick has some of each. One block of that size would be mapped and unmapped.
+    const SIZES: [usize; 3] = [4 << 10, 32 << 10, 256 << 10];
     let parts = SIZES.map(|part| vec![vec![1_u8; part]; size / SIZES.len() / part]);
     drop(std::hint::black_box(parts));
 }
@@ -79,6 +79,6 @@ mod allocator {
     pub fn trim(keep: usize) {
         // SAFETY: touches nothing but free memory.
         unsafe { mi_collect(true) };
-        super::reserve(keep);
+        crate::heap::reserve(keep);
     }
 }
