@@ -1,7 +1,8 @@
 //! Puts the kernel side into the agent: the object that `ISOBAR_EBPF_OBJECT` names, or an empty
 //! one, with which the agent says "kernel probes not built". Packs it, and the texts that the server
 //! serves.
-//! Names the commit that the agent is built from, and the object by its hash.
+//! Names the commit that the agent is built from, and the object by its hash. Passes the linker's
+//! script on that a release is linked with (cold.ld).
 
 use std::ffi::OsStr;
 use std::io::Write as _;
@@ -31,6 +32,12 @@ const TEXTS: [&str; 6] = [
 
 fn main() {
     embed();
+    println!("cargo::rerun-if-env-changed=ISOBAR_LINKER_SCRIPT");
+    if let Some(script) = env::var_os("ISOBAR_LINKER_SCRIPT") {
+        let script = script.display();
+        println!("cargo::rerun-if-changed={script}");
+        println!("cargo::rustc-link-arg-bins=-Wl,-T,{script}");
+    }
     TEXTS.into_iter().map(Path::new).for_each(pack);
     // Other builds would be made again after each commit.
     if is_optimised()

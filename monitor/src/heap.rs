@@ -5,6 +5,15 @@
 
 pub use self::allocator::{free, settle, trim};
 
+/// Some memory in hand: touched, and freed again, it stays with the allocator.
+pub fn reserve(size: usize) {
+    // mimalloc keeps blocks of up to 10 KiB, of up to 64 KiB and larger ones in regions of their own,
+    // and a tick has some of each. One block of that size would be mapped and unmapped.
+    const SIZES: [usize; 3] = [4 << 10, 32 << 10, 256 << 10];
+    let parts = SIZES.map(|part| vec![vec![1_u8; part]; size / SIZES.len() / part]);
+    drop(std::hint::black_box(parts));
+}
+
 #[cfg(target_env = "gnu")]
 mod allocator {
     /// One heap for all threads, which does not give back to the kernel each time that a tick is
@@ -65,10 +74,11 @@ mod allocator {
         surplus
     }
 
-    /// Gives free memory back to the kernel. mimalloc knows no end of the heap to keep a part of,
-    /// so the next ticks take it again.
-    pub fn trim(_keep: usize) {
+    /// Gives free memory back to the kernel. mimalloc knows no end of the heap to keep a part of, so
+    /// half of `keep` bytes are taken anew; the next ticks take as much, which stays once it is freed.
+    pub fn trim(keep: usize) {
         // SAFETY: touches nothing but free memory.
         unsafe { mi_collect(true) };
+        crate::heap::reserve(keep / 2);
     }
 }

@@ -16,6 +16,8 @@ const HOST: &str = "x86_64-unknown-linux-gnu";
 
 /// The environment variable by which the agent's build finds the kernel side.
 const OBJECT: &str = "ISOBAR_EBPF_OBJECT";
+/// And by which it finds what keeps code apart that an agent hardly runs; for rustc's own linker.
+const SCRIPT: &str = "ISOBAR_LINKER_SCRIPT";
 
 /// Builds the kernel side for this machine and returns the object file.
 pub(crate) fn object(toolchain: &Toolchain) -> Result<PathBuf> {
@@ -91,6 +93,7 @@ pub(crate) fn released(object: &Path, musl: &Musl) -> Result<PathBuf> {
             "-Clink-arg=-fuse-ld=lld".into(),
             "-Clink-arg=-Wl,--icf=all,--pack-dyn-relocs=relr".into(),
         ]);
+        cargo.env(SCRIPT, root().join("monitor/cold.ld"));
     }
     cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
     cargo.args(["build", "--locked", "--profile", "dist", "--package", "isobar"]);

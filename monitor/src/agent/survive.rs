@@ -1,6 +1,11 @@
-//! What keeps the agent able to decide and act on a node that has no memory left: nothing of it is
-//! swapped out or dropped, its heap has something in hand, it is not the one whom the kernel kills,
-//! and it gets a CPU. Each measure is taken if it is permitted; otherwise a capability says why not.
+//! What keeps the agent able to decide and act on a node that has no memory left: nothing that it
+//! uses is swapped out or dropped, its heap has something in hand, it is not the one whom the kernel
+//! kills, and it gets a CPU. Each measure is taken if it is permitted; otherwise a capability says why
+//! not.
+//!
+//! Locked are heap, stacks and data, and of files what is used once the first ticks are over: a page
+//! from its first use on, with what the kernel maps around it. While the agent enforces, that is all
+//! code but what a release keeps apart as hardly needed (cold.ld).
 
 mod cgroup;
 
@@ -39,13 +44,15 @@ const SURPLUS: u64 = 3 << 20;
 const TICKS_BETWEEN: u32 = 20;
 
 /// What was had of it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Survival {
     is_heap_settled: bool,
     is_locked: bool,
     has_tried_code: bool,
-    /// All code is kept in memory, not only what has run.
+    /// All code that may be needed is kept in memory, not only what has run.
     has_code: bool,
+    /// What the start and the first ticks left was given back.
+    has_begun: bool,
     /// The least resident memory so far.
     least: Option<Bytes>,
     /// What was free in the heap after something was last given back.
@@ -59,18 +66,7 @@ impl Survival {
     #[must_use]
     pub fn begin() -> Self {
         let capabilities = vec![score(), priority()];
-        let is_heap_settled = heap::settle();
-        let (is_locked, has_tried_code, has_code, least, given_back, ticks) = Default::default();
-        Self {
-            is_heap_settled,
-            is_locked,
-            has_tried_code,
-            has_code,
-            least,
-            given_back,
-            ticks,
-            capabilities,
-        }
+        Self { is_heap_settled: heap::settle(), capabilities, ..Self::default() }
     }
 
     /// Locks memory once everything is open and memory of the start was given back: a page that is
@@ -82,8 +78,8 @@ impl Survival {
         self.capabilities.push(lock);
     }
 
-    /// Reads all code in, once, if memory is locked. What is needed to kill has never run: it would
-    /// be read from a disk for which everybody waits.
+    /// Reads code in, once, if memory is locked. What is needed to kill has never run: it would be
+    /// read from a disk for which everybody waits.
     pub(super) fn keep_code(&mut self) {
         if self.is_locked && !std::mem::replace(&mut self.has_tried_code, true) {
             let read = read_code();
@@ -98,14 +94,14 @@ impl Survival {
         }
     }
 
-    /// Called once a tick: gives memory back that a burst has left.
+    /// Called once a tick: gives memory back that a burst has left, and the first ticks.
     pub(super) fn give_back(&mut self, resident: Option<Bytes>) {
         let Some(resident) = resident else { return };
         let least = self.least.map_or(resident, |least| least.min(resident));
         self.least = Some(least);
         self.ticks += 1;
         let surplus = resident.0 - least.0;
-        if surplus < SURPLUS {
+        if self.has_begun && surplus < SURPLUS {
             return;
         }
         // The allocator counts what it has given back as free, too, until it is used again.
@@ -115,9 +111,30 @@ impl Survival {
             return;
         }
         self.ticks = 0;
-        if free > self.given_back.max(RESERVE as u64) + SURPLUS / 4 {
-            trim_heap(self.is_locked, self.has_code);
+        let is_first = !std::mem::replace(&mut self.has_begun, true);
+        if is_first || free > self.given_back.max(RESERVE as u64) + SURPLUS / 4 {
+            self.unlocked(|| {
+                heap::trim(RESERVE);
+                if is_first && let Err(why) = drop_files() {
+                    tracing::debug!("what the start has read of files stays in memory: {why}");
+                }
+            });
             self.given_back = heap::free(surplus);
+        }
+    }
+
+    /// What is locked the kernel does not take back, so nothing is locked for that moment.
+    fn unlocked(&self, give_back: impl FnOnce()) {
+        let unlocked = self.is_locked && munlockall().is_ok();
+        give_back();
+        if unlocked {
+            let locked = mlockall(LOCKED).map_err(io::Error::from);
+            // Code that was dropped in that moment is read in again.
+            let again =
+                locked.and_then(|()| if self.has_code { read_code().map(drop) } else { Ok(()) });
+            if let Err(why) = again {
+                tracing::warn!("memory is no longer locked: {why}");
+            }
         }
     }
 
@@ -142,44 +159,53 @@ fn lock() -> Capability {
     }
 }
 
-/// How much code was read in, in words.
+/// Unmaps what the start and the first ticks have read of files: most of it runs no more. What does
+/// comes from the page cache again when it is next used, at once as a rule, and is locked then.
+fn drop_files() -> io::Result<()> {
+    let maps = Process::myself().and_then(|me| me.smaps()).map_err(io::Error::other)?;
+    // A page that was written to, as by the loader, is in no file.
+    let is_file = |map: &&MemoryMap| {
+        matches!(map.pathname, MMapPath::Path(_))
+            && map.perms.contains(MMPermissions::READ)
+            && !map.perms.intersects(MMPermissions::WRITE | MMPermissions::SHARED)
+            && map.extension.map.get("Anonymous") == Some(&0)
+    };
+    maps.0.iter().filter(is_file).try_for_each(|map| advise(map, Advice::LinuxDontNeed))
+}
+
+/// How much code was read in, in words: the shared libraries', and of the program what lies in one
+/// piece with this function. A release has what it hardly needs in another one.
 fn read_code() -> io::Result<String> {
     let maps = Process::myself().and_then(|me| me.maps()).map_err(io::Error::other)?;
+    let here = (read_code as fn() -> io::Result<String> as *const ()).addr() as u64;
+    let program = maps.0.iter().find(|map| (map.address.0..map.address.1).contains(&here));
+    let program = program.ok_or(io::ErrorKind::NotFound)?;
     let is_code = |map: &&MemoryMap| {
-        let is_file = matches!(map.pathname, MMapPath::Path(_));
-        is_file && map.perms.contains(MMPermissions::READ | MMPermissions::EXECUTE)
+        matches!(map.pathname, MMapPath::Path(_))
+            && map.perms.contains(MMPermissions::READ | MMPermissions::EXECUTE)
+            && (map.pathname != program.pathname || map.address == program.address)
     };
-    let code: Vec<(u64, u64)> = maps.0.iter().filter(is_code).map(|map| map.address).collect();
-    let size: u64 = code.iter().map(|(from, to)| to - from).sum();
+    let code: Vec<&MemoryMap> = maps.0.iter().filter(is_code).collect();
+    let size: u64 = code.iter().map(|map| map.address.1 - map.address.0).sum();
     if size > CODE {
         return Ok(format!("only what has run: all of it would be {} MiB", size >> 20));
     }
-    for (from, to) in code {
-        let length = usize::try_from(to - from).map_err(io::Error::other)?;
-        let start =
-            std::ptr::with_exposed_provenance_mut(usize::try_from(from).map_err(io::Error::other)?);
-        // SAFETY: reads pages in and changes nothing; a range that is mapped no longer is an error.
-        unsafe { madvise(start, length, Advice::LinuxPopulateRead) }?;
-    }
-    Ok(format!("all of it, {} MiB", size >> 20))
+    code.into_iter().try_for_each(|map| advise(map, Advice::LinuxPopulateRead))?;
+    Ok(format!("all that may be needed, {} MiB", size >> 20))
 }
 
-/// Gives free memory back, but for the reserve. What is locked the kernel does not take back, so
-/// nothing is for that moment.
-fn trim_heap(is_locked: bool, has_code: bool) {
-    let unlocked = is_locked && munlockall().is_ok();
-    heap::trim(RESERVE);
-    if unlocked {
-        let locked = mlockall(LOCKED).map_err(io::Error::from);
-        // Code that was dropped in that moment is read in again.
-        let again = locked.and_then(|()| if has_code { read_code().map(drop) } else { Ok(()) });
-        if let Err(why) = again {
-            tracing::warn!("memory is no longer locked: {why}");
-        }
-    }
+/// Has the pages of a file that nothing writes to read in, or unmapped until they are next used.
+fn advise(map: &MemoryMap, advice: Advice) -> io::Result<()> {
+    let (from, to) = map.address;
+    let start = usize::try_from(from).map_err(io::Error::other)?;
+    let length = usize::try_from(to - from).map_err(io::Error::other)?;
+    let start = std::ptr::with_exposed_provenance_mut(start);
+    // SAFETY: the pages hold what the file does, before and after; a range that is mapped no longer
+    // is an error.
+    unsafe { madvise(start, length, advice) }?;
+    Ok(())
 }
 
-/// Some memory in hand: touched, and freed again, it stays with the allocator.
 fn reserve(is_settled: bool) -> Capability {
     let name = "heap reserve";
     if !is_settled {
@@ -189,9 +215,7 @@ fn reserve(is_settled: bool) -> Capability {
             "build isobar for glibc or musl",
         );
     }
-    // In parts, for one block of that size would be mapped and unmapped on its own.
-    let parts: Vec<Vec<u8>> = (0..16).map(|n| vec![n + 1; RESERVE / 16]).collect();
-    drop(std::hint::black_box(parts));
+    heap::reserve(RESERVE);
     had(name, &format!("{} MiB", RESERVE >> 20))
 }
 
@@ -243,9 +267,19 @@ mod tests {
     }
 
     #[test]
+    fn drop_files_leaves_less_in_memory_and_everything_usable() {
+        let of_files = || Process::myself().unwrap().status().unwrap().rssfile.unwrap();
+        read_code().unwrap();
+        let before = of_files();
+        drop_files().unwrap();
+        let after = of_files();
+        assert!(after < before, "{after} KiB after, {before} KiB before");
+    }
+
+    #[test]
     fn read_code_reports_its_size() {
         let told = read_code().unwrap();
         // The test's own program may be larger than an agent's.
-        assert!(told.starts_with("all of it, ") || told.starts_with("only what has run"), "{told}");
+        assert!(told.starts_with("all that") || told.starts_with("only what has run"), "{told}");
     }
 }

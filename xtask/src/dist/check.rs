@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use isobar_lab::shell::quietly;
 use serde_json::Value;
 
@@ -18,6 +18,9 @@ use super::{SUMS, binary_name, deb, image_name};
 
 /// A larger binary is an accident: it is pulled onto each node.
 const LARGEST: usize = 15_000_000;
+/// Code that an enforcing agent keeps in memory, at most. With more, `monitor/cold.ld` no longer finds
+/// what it is to keep apart.
+const MOST_KEPT: usize = 7_500_000;
 
 /// Checks all that is in `out`, and says what was seen.
 pub(super) fn run(out: &Path, release: &Release) -> Result<()> {
@@ -27,13 +30,13 @@ pub(super) fn run(out: &Path, release: &Release) -> Result<()> {
     for target in Target::ALL {
         let name = binary_name(target, release);
         if let Some(binary) = read(&out.join(&name))? {
-            is_static(&binary).with_context(|| name.clone())?;
-            ensure!(
-                binary.len() <= LARGEST,
-                "{name} has {} bytes, more than {LARGEST}",
-                binary.len()
-            );
-            println!("{name}: static, {:.1} MB", binary.len() as f64 / 1e6);
+            let segments = segments(&binary).with_context(|| name.clone())?;
+            ensure!(!segments.iter().any(Segment::is_loader), "{name} needs shared libraries");
+            let (size, kept) = (binary.len(), kept(&segments));
+            ensure!(size <= LARGEST, "{name} has {size} bytes, more than {LARGEST}");
+            ensure!(kept <= MOST_KEPT, "{name} keeps {kept} bytes of code, more than {MOST_KEPT}");
+            let [size, kept] = [size, kept].map(|bytes| bytes as f64 / 1e6);
+            println!("{name}: static, {size:.1} MB, of which {kept:.1} MB of code are kept");
             package(out, target, &binary, release)?;
             binaries.push((target.debian().to_owned(), binary));
         }
@@ -75,23 +78,43 @@ fn package(out: &Path, target: Target, binary: &[u8], release: &Release) -> Resu
     Ok(())
 }
 
-/// Whether an ELF file names no program that would have to load it (PT_INTERP). Rules: elf(5).
-fn is_static(elf: &[u8]) -> Result<()> {
-    const PT_INTERP: [u8; 4] = [3, 0, 0, 0];
+/// What of an ELF file comes into memory, as its program headers say. Rules: elf(5).
+struct Segment {
+    kind: usize,
+    flags: usize,
+    /// In the file, bytes.
+    size: usize,
+}
+
+impl Segment {
+    /// Names the program that has to load shared libraries (PT_INTERP).
+    fn is_loader(&self) -> bool {
+        self.kind == 3
+    }
+
+    /// PT_LOAD with PF_X.
+    fn is_code(&self) -> bool {
+        self.kind == 1 && self.flags & 1 == 1
+    }
+}
+
+/// The size of the code that an enforcing agent keeps in memory: the first segment of it.
+fn kept(segments: &[Segment]) -> usize {
+    segments.iter().find(|segment| segment.is_code()).map_or(0, |segment| segment.size)
+}
+
+fn segments(elf: &[u8]) -> Result<Vec<Segment>> {
     let number = |at: usize, length: usize| -> Result<usize> {
         let bytes = elf.get(at..at + length).context("cut off")?;
         Ok(bytes.iter().rev().fold(0, |number, byte| number << 8 | usize::from(*byte)))
     };
     ensure!(elf.starts_with(b"\x7fELF\x02\x01"), "no ELF file of 64 bits, little endian");
     let (headers, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
-    for n in 0..count {
+    let segment = |n| {
         let at = headers + n * size;
-        let kind = elf.get(at..at + 4).context("cut off")?;
-        if kind == PT_INTERP {
-            bail!("it needs shared libraries");
-        }
-    }
-    Ok(())
+        Ok(Segment { kind: number(at, 4)?, flags: number(at + 4, 4)?, size: number(at + 32, 8)? })
+    };
+    (0..count).map(segment).collect()
 }
 
 /// Runs this machine's binary where there is no other file. Entering another root needs root.
@@ -184,25 +207,31 @@ mod tests {
     }
 
     #[test]
-    fn is_static_without_interpreter() {
-        let elf = |kinds: &[u8]| {
-            let mut elf = vec![0; 64 + 56 * kinds.len()];
+    fn segments_tell_a_loader_and_the_code_that_is_kept() {
+        let elf = |segments: &[(u8, u8, u8)]| {
+            let mut elf = vec![0; 64 + 56 * segments.len()];
             elf[..6].copy_from_slice(b"\x7fELF\x02\x01");
-            (elf[32], elf[54], elf[56]) = (64, 56, kinds.len() as u8);
-            kinds.iter().enumerate().for_each(|(n, kind)| elf[64 + 56 * n] = *kind);
+            (elf[32], elf[54], elf[56]) = (64, 56, segments.len() as u8);
+            for (n, (kind, flags, size)) in segments.iter().enumerate() {
+                let at = 64 + 56 * n;
+                (elf[at], elf[at + 4], elf[at + 32]) = (*kind, *flags, *size);
+            }
             elf
         };
         #[rustfmt::skip]
         let table = [
-            // file, static
-            (elf(&[1, 1, 2]), true),  // PT_LOAD, PT_LOAD, PT_DYNAMIC: position-independent
-            (elf(&[1, 3, 1]), false), // PT_INTERP
-            (elf(&[1])[..80].to_vec(), true),
-            (elf(&[1, 1])[..100].to_vec(), false),
-            (b"#!/bin/sh\n".to_vec(), false),
+            // file, has a loader and keeps so much code
+            (elf(&[(1, 4, 9), (1, 5, 7), (1, 5, 8), (2, 6, 1)]), Some((false, 7))), // PT_LOAD, .., PT_DYNAMIC
+            (elf(&[(1, 4, 9), (3, 4, 1), (1, 5, 8)]),            Some((true, 8))),  // PT_INTERP
+            (elf(&[(2, 5, 9)]),                                  Some((false, 0))),
+            (elf(&[(1, 5, 9)])[..80].to_vec(),                   None),
+            (elf(&[(1, 5, 9), (1, 5, 9)])[..140].to_vec(),       None),
+            (b"#!/bin/sh\n".to_vec(),                            None),
         ];
         for (n, (file, want)) in table.into_iter().enumerate() {
-            assert_eq!(is_static(&file).is_ok(), want, "row {n}");
+            let told = segments(&file).ok();
+            let told = told.map(|all| (all.iter().any(Segment::is_loader), kept(&all)));
+            assert_eq!(told, want, "row {n}");
         }
     }
 }
