@@ -17,8 +17,7 @@ const COMPONENTS: [(&str, &str); 2] = [
     ),
 ];
 
-/// What these components add together; `None` if there is no such component, or it adds what is no
-/// capability.
+/// Capabilities that these components add together; `None` if one is missing, or adds an unknown one.
 pub(crate) fn added(components: &[impl AsRef<str>]) -> Option<CapabilitySet> {
     let mut all = CapabilitySet::empty();
     for component in components {

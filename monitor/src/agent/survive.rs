@@ -1,7 +1,7 @@
 //! What keeps the agent able to decide and act on a node that has no memory left: nothing that it
-//! uses is swapped out or dropped, its heap has something in hand, it is not the one whom the kernel
-//! kills, and it gets a CPU. Each measure is taken if it is permitted; otherwise a capability says why
-//! not.
+//! uses is swapped out or dropped, its heap has something in hand, the kernel does not choose it
+//! to kill, and it gets a CPU. Each measure is taken if it is permitted; otherwise a capability says
+//! why not.
 //!
 //! Locked are heap, stacks and data, and of files what is used once the first ticks are over: a page
 //! from its first use on, with what the kernel maps around it. While the agent enforces, that is all

@@ -289,8 +289,8 @@ impl Lost {
         self.lasting.get(&id).copied().unwrap_or_default()
     }
 
-    /// The most that a party took, and took all along, that is none of `but`, or that belongs to no
-    /// party.
+    /// The most that a party that is none of `but` took, and the most that one took all along. What
+    /// belongs to no party counts in the first.
     pub(crate) fn largest_but(&self, but: impl Fn(CgroupId) -> bool) -> (Bytes, Bytes) {
         let largest = |of: &BTreeMap<CgroupId, Bytes>| {
             of.iter().filter(|(id, _)| !but(**id)).map(|(_, bytes)| *bytes).max()

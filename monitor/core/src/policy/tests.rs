@@ -68,6 +68,17 @@ fn closed_loop_ends_takers_as_often_as_they_come_back() {
     }
 }
 
+/// On each of these nodes the kernel takes the daemon, and a pod that warms up took a quarter of what
+/// the daemon did in ten seconds.
+#[test]
+fn closed_loop_spares_warm_ups_beside_a_daemon() {
+    for seed in [1, 2, 3, 4, 8, 10, 13, 15] {
+        let node = Node::new(Family::WarmUpsBesideDaemon, seed, MEMORY);
+        let toll = node.run(Policy::Engine(Order::Cause), SECONDS);
+        assert!(toll.right > 1 && toll.wrong == 0, "node {seed}: {toll:?}");
+    }
+}
+
 #[test]
 fn closed_loop_on_small_and_large_nodes() {
     for size in OTHERS {

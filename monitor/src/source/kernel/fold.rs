@@ -101,6 +101,7 @@ pub(super) struct CounterTree {
     of_removed: BTreeMap<u64, Share>,
     /// As last told. What has not changed is told as the same, which costs a reader nothing.
     last: BTreeMap<CgroupId, Arc<GroupStall>>,
+    /// Moments that were added up; [`aggressions`] rounds by it.
     n_folds: u64,
 }
 

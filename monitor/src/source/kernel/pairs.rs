@@ -1,4 +1,4 @@
-//! Tells who made whom wait in no more pairs than a recording can carry.
+//! Tells which cgroup made which other one wait, in no more pairs than a recording can carry.
 //! In: the entries of the matrix of one tick. Out: [`Aggression`]s, by victim and aggressor.
 
 use isobar_core::model::cgroup::CgroupId;
@@ -21,7 +21,7 @@ pub(super) fn aggressions(mut pairs: Vec<(Pair, u64)>, n: u64) -> Vec<Aggression
         // Steps of the golden ratio: each falls into the widest gap between those before.
         let mut rest = unit / 1_000 * (step * 618 % 1_000);
         let told = pairs.iter().map(|(pair, time)| {
-            rest += time;
+            rest = rest.saturating_add(*time);
             let time = rest / unit * unit;
             rest -= time;
             let [victim, aggressor] = [pair.victim, pair.aggressor].map(CgroupId);
@@ -38,10 +38,13 @@ pub(super) fn aggressions(mut pairs: Vec<(Pair, u64)>, n: u64) -> Vec<Aggression
 /// In ns: the first of 1 µs, 2, 5, 10 and so on by which about [`PAIRS`] pairs are told at most. It
 /// is at most a two hundredth of all waits of the tick.
 fn unit(pairs: &[(Pair, u64)]) -> u64 {
-    let decades = (3..=15).map(|zeros| 10_u64.pow(zeros));
+    let decades = (3..=18).map(|zeros| 10_u64.pow(zeros));
     let mut units = decades.flat_map(|decade| [1, 2, 5].map(|n| n * decade));
-    let told = |unit: u64| pairs.iter().map(|(_, time)| (*time).min(unit)).sum::<u64>() / unit;
-    units.find(|unit| told(*unit) <= PAIRS).unwrap_or(u64::MAX)
+    let told = |unit: u64| {
+        let times = pairs.iter().map(|(_, time)| (*time).min(unit));
+        times.fold(0, u64::saturating_add) / unit
+    };
+    units.find(|unit| told(*unit) <= PAIRS).expect("what fits a u64 is at most 18 of 10^18")
 }
 
 #[cfg(test)]
@@ -66,6 +69,7 @@ mod tests {
             (5_000, 900_000, 2,     20_000_000_000, 10_000_000), // long ones change little
             (5_000, 900_000, 400,   20_000_000_000, 50_000_000),
             (0,     0,       5_000, 60_000_000_000, 1_000_000_000_000),
+            (0,     0,       5_000, u64::MAX,       50_000_000_000_000_000), // counters of no use
         ];
         for (n_short, short, n_long, long, want) in table {
             let times = [vec![short; n_short], vec![long; n_long]].concat();
@@ -110,6 +114,13 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn aggressions_of_huge_times_do_not_overflow() {
+        let told = aggressions(vec![pair(1, 3, u64::MAX), pair(2, 3, u64::MAX)], 1);
+        assert!(!told.is_empty());
+    }
+
     #[test]
     fn aggressions_of_many_aggressors_are_spread_over_the_ticks() {
         let pairs: Vec<_> = (0..3_000).map(|i| pair(1, 10 + i, 100_000)).collect();
