@@ -1,7 +1,7 @@
 //! The built agent as in a pod: TLS to the API server by the service account's files, which rotate.
 
 use std::fs;
-use std::thread::sleep;
+use std::thread::{self, sleep};
 use std::time::Duration;
 
 use crate::host::Agent;
@@ -152,38 +152,45 @@ fn cluster_kubelets_configuration_is_taken_up_while_the_agent_runs() {
 /// With a server that hangs from the beginning, and with one that hangs once all is well.
 #[test]
 fn cluster_ticks_go_on_while_the_api_server_hangs() {
-    let hang = || Fault::new("*", "*", Effect::Hang);
     #[rustfmt::skip]
     let table = [
         // hangs from the beginning, what the agent says of it
         (true,  "has not answered within 30 s; by the names of their cgroups alone"),
         (false, "the last known 1 pods are used"),
     ];
-    for (is_hung, words) in table {
-        let (stub, account) = cluster();
-        stub.put(generate::pod("n1", "shop", "web")).unwrap();
-        if is_hung {
-            stub.add_fault(hang());
+    // Both at once: each waits for more than half a minute.
+    thread::scope(|scope| {
+        for (is_hung, words) in table {
+            scope.spawn(move || ticks_go_on(is_hung, words));
         }
-        let arguments = ["--probes", "none"];
-        let Some(agent) = Agent::start_in_pod(account.path(), stub.address(), &arguments) else {
-            return;
-        };
-        if !is_hung {
-            eventually("the pod is listed", &agent, || detail(&agent, "pods").contains("1 pods"));
-            stub.add_fault(hang());
-            stub.cut_connections();
-        }
-        let slowest = slowest_tick(&agent, 40);
-        assert!(slowest < 2 * Nanos::SECOND.0, "{is_hung}: {slowest} ns between two ticks");
-        let text = agent.get("/api/v1/capabilities").unwrap();
-        assert!(text.contains(words), "{is_hung}: {text}");
-        stub.clear_faults();
-        stub.cut_connections();
-        eventually("the pods are known again", &agent, || {
-            detail(&agent, "pods").contains("1 pods by the API server")
-        });
+    });
+}
+
+fn ticks_go_on(is_hung: bool, words: &str) {
+    let hang = || Fault::new("*", "*", Effect::Hang);
+    let (stub, account) = cluster();
+    stub.put(generate::pod("n1", "shop", "web")).unwrap();
+    if is_hung {
+        stub.add_fault(hang());
     }
+    let arguments = ["--probes", "none"];
+    let Some(agent) = Agent::start_in_pod(account.path(), stub.address(), &arguments) else {
+        return;
+    };
+    if !is_hung {
+        eventually("the pod is listed", &agent, || detail(&agent, "pods").contains("1 pods"));
+        stub.add_fault(hang());
+        stub.cut_connections();
+    }
+    let slowest = slowest_tick(&agent, 40);
+    assert!(slowest < 2 * Nanos::SECOND.0, "{is_hung}: {slowest} ns between two ticks");
+    let text = agent.get("/api/v1/capabilities").unwrap();
+    assert!(text.contains(words), "{is_hung}: {text}");
+    stub.clear_faults();
+    stub.cut_connections();
+    eventually("the pods are known again", &agent, || {
+        detail(&agent, "pods").contains("1 pods by the API server")
+    });
 }
 
 /// What is decided in the first tick knows names and rights, unless the server lets it wait.
