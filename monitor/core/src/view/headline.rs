@@ -143,7 +143,8 @@ fn joined(resources: &[Resource]) -> String {
 
 /// The process that took most memory: of the first taker or, where no cgroup's memory is accounted
 /// for, of the machine.
-fn taking_process(snapshot: &Snapshot, decision: &Decision) -> Option<String> {
+#[must_use]
+pub fn taking_process(snapshot: &Snapshot, decision: &Decision) -> Option<String> {
     let taker = decision.loss().and_then(|loss| loss.takers.first());
     let Some(taker) = taker else { return growing(None, snapshot) };
     let mut scopes = snapshot.scopes.iter();

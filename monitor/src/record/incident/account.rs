@@ -6,10 +6,11 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::limits::Tightest;
+use super::taken::Taken;
 use super::{Deed, Held, Incident, LeftOut, Score, Stall, State, Wait, words};
 use isobar_core::model::cgroup::{CgroupId, CgroupPath, Limit};
 use isobar_core::model::condition::{self, Condition, Status};
-use isobar_core::model::decision::{Decision, Hold, Loss};
+use isobar_core::model::decision::{Decision, Hold};
 use isobar_core::model::pod::Place;
 use isobar_core::model::sample::{Moment, Sample};
 use isobar_core::model::snapshot::{Blame, IoRate, Scope, Snapshot};
@@ -17,7 +18,7 @@ use isobar_core::model::stall::{MemoryCause, OomKill};
 use isobar_core::model::threshold::Resource;
 use isobar_core::model::units::{Bytes, Nanos};
 use isobar_core::policy::engine::Step;
-use isobar_core::policy::explain::{self, relief};
+use isobar_core::policy::explain::relief;
 use isobar_core::view::cpu_loss::{Harm, losses};
 use isobar_core::view::foresight::{Foresight, OomLimit};
 use isobar_core::view::movers;
@@ -46,8 +47,7 @@ pub struct Account {
     /// Stalls for memory by the name of the pod or service, but for those at its own limits.
     stalls: BTreeMap<String, Nanos>,
     is_about_memory: bool,
-    /// The largest loss of memory.
-    loss: Option<Loss>,
+    taken: Taken,
     /// The most IO of a second since disks were short, and who did it, in words.
     io: Option<(Bytes, String)>,
     is_about_io: bool,
@@ -75,6 +75,10 @@ impl Account {
         self.last = decision.at;
         self.n_ticks += 1;
         self.cause(decision);
+        self.taken.see(decision);
+        if self.is_about_memory {
+            self.taken.see_process(decision, &step.snapshot);
+        }
         self.look_at(&step.snapshot);
         for kill in &step.snapshot.oom_kills {
             self.killed(kill, decision.at, sample, &step.snapshot);
@@ -84,7 +88,7 @@ impl Account {
         self.foresight.tick(step);
     }
 
-    /// Which resource is short, and who took memory.
+    /// Which resource is short.
     fn cause(&mut self, decision: &Decision) {
         let assessment = &decision.assessment;
         let is_short = |held: condition::Resource, met: Resource| {
@@ -96,11 +100,6 @@ impl Account {
         self.is_about_cpu |= is_short(condition::Resource::Cpu, Resource::Cpu);
         self.is_about_memory |= is_short(condition::Resource::Memory, Resource::Memory);
         self.is_about_io |= is_short(condition::Resource::Disk, Resource::Io);
-        let loss = decision.loss();
-        let most = self.loss.as_ref().map_or(Bytes(0), |loss| loss.lost);
-        if let Some(loss) = loss.filter(|loss| loss.lost > most) {
-            self.loss = Some(loss.clone());
-        }
     }
 
     /// The ticks after `from`, `to` included, have no place in the file.
@@ -165,7 +164,7 @@ impl Account {
             is_about_cpu: self.is_about_cpu,
             stalls,
             is_about_memory: self.is_about_memory,
-            taken: self.loss.as_ref().map(explain::lost),
+            taken: self.taken.told(),
             moved: self.io.map(|(_, told)| told),
             deeds: self.deeds,
             kills: self.kills,

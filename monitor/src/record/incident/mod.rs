@@ -12,6 +12,7 @@ pub mod redact;
 pub mod retention;
 mod room;
 pub mod shelf;
+mod taken;
 pub mod watch;
 pub mod words;
 
