@@ -140,7 +140,7 @@ impl<'a> Able<'a> {
 
     fn is_known_by_name(&self) -> bool {
         let pods = self.sample.pods.as_ref();
-        pods.is_some_and(|pods| pods.contains_key(&self.target.uid))
+        pods.is_some_and(|pods| self.target.uids().all(|uid| pods.contains_key(uid)))
     }
 
     /// The gentlest step below `after` that can be tried, and why it is that one.
