@@ -40,6 +40,7 @@ use crate::model::decision::{
 };
 use crate::model::threshold::Resource;
 use crate::model::units::Bytes;
+use crate::model::workload::Pod;
 use crate::policy::rank::Field;
 
 /// What has become of the step that is pending.
@@ -167,10 +168,19 @@ fn begin(question: &Question<'_>, standing: &mut ReliefStanding, first: Met, rel
 
 /// A kill of the candidate that the kubelet evicts, where there is no time to wait for its end.
 fn hurried(question: &Question<'_>, standing: &ReliefStanding, first: &Met) -> Option<Proposal> {
-    let uid = standing.endings.hurried(question, first)?;
-    let named = question.ranking?.candidates.iter().find(|one| one.uid == uid).cloned();
-    let beyond = || question.field?.first(1, |contender| contender.uid == uid).pop();
-    of_those(question, standing, first, &[&named.or_else(beyond)?])
+    let Pod { uid, name, namespace, .. } = standing.endings.hurried(question, first)?;
+    let is_it = |one: &&Candidate| one.uid == *uid || one.members.contains(uid);
+    let named = question.ranking?.candidates.iter().find(is_it).cloned();
+    let beyond = || question.field?.first(1, |contender| contender.uid == *uid).pop();
+    // Of a group it is the only one that ends anyway.
+    let alone = Candidate {
+        name: name.clone(),
+        namespace: namespace.clone(),
+        uid: uid.clone(),
+        members: Vec::new(),
+        ..named.or_else(beyond)?
+    };
+    of_those(question, standing, first, &[&alone])
 }
 
 /// The rows of the table in which a step is pending.
