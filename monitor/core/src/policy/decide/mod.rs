@@ -5,6 +5,7 @@
 //! Rules: the table "Relief" in docs/policy.md. [`Event`] is its second column; its third is
 //! [`after_pending`] and [`without_pending`].
 
+mod aside;
 mod cause;
 mod choose;
 mod clean_up;
@@ -70,6 +71,7 @@ pub fn decide(question: &Question<'_>, standing: &mut ReliefStanding) -> Relief 
     standing.hear_endings(question.sample);
     standing.restarts.hear(question.sample);
     let mut relief = Relief { effects: standing.effects.look(question), ..Relief::default() };
+    aside::resume(question, standing);
     if let Some(mut pending) = standing.pending.take() {
         pending.hear(question);
         let event = pending_event(question, standing, &pending);
@@ -239,6 +241,10 @@ fn after_pending(
                     standing.pending = Some(pending);
                 }
             }
+        }
+        // It happens no more, and keeps no other shortage from being looked at.
+        Event::Observed if question.first.is_some_and(|first| aside::is_other(&first, action)) => {
+            standing.aside = Some(pending);
         }
         Event::Observed => {
             relief.held = Some(Hold::Observed { action: action.id });

@@ -40,3 +40,21 @@ fn decide_enforced_in_part_is_held_up_by_no_observed_end() {
         assert_eq!(got, want, "{short_of:?} {enforced:?} {offered:?}");
     }
 }
+
+#[test]
+fn decide_observed_keeps_no_other_shortage_waiting() {
+    let disk = met(threshold(Signal::NodefsAvailable, Nanos(0)));
+    let memory = met(threshold(Signal::MemoryAvailable, Nanos(0)));
+    let mut node = Node::new();
+    node.relief.enforce.clear();
+    assert_eq!(short(&node.at(1, &[disk])), Some(("a", Evict)));
+    let observed = Hold::Observed { action: 1 };
+    (32..60).for_each(|second| drop(node.at(second, &[disk])));
+    assert_eq!(node.at(60, &[disk]).held, Some(observed.clone()));
+    let both = [memory, disk];
+    assert_eq!(short(&node.at(61, &both)), Some(("a", Evict)), "for memory");
+    (62..100).for_each(|second| assert!(node.at(second, &both).actions.is_empty()));
+    // Memory is back: of the disk it is known what would have been done.
+    (100..130).for_each(|second| assert!(node.at(second, &[disk]).actions.is_empty()));
+    assert_eq!(node.at(130, &[disk]).held, Some(observed));
+}
