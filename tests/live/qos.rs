@@ -58,10 +58,13 @@ impl Node {
 
 /// The containers of our pod, as `isobar qos` with these arguments sees them.
 fn ours(node: &Node, arguments: &[&str]) -> Vec<Value> {
-    let output =
-        isobar(&[&["qos", "-o", "json", "--cgroup-root", node.tree()], arguments].concat())
-            .output()
-            .unwrap();
+    ours_of(node.tree(), arguments)
+}
+
+fn ours_of(tree: &str, arguments: &[&str]) -> Vec<Value> {
+    let output = isobar(&[&["qos", "-o", "json", "--cgroup-root", tree], arguments].concat())
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["kind"], "NodeQosReport");
@@ -87,6 +90,20 @@ fn qos_names_drift() {
     let table = String::from_utf8(table.stdout).unwrap();
     let row = table.lines().find(|line| line.starts_with(UID)).unwrap();
     assert!(row.contains(&format!("{wrong} (sleep) has 500")), "{table}");
+}
+
+#[test]
+fn qos_finds_pods_below_the_cgroup_root_of_the_kubelet() {
+    let Some(mut node) = Node::make("besteffort", &[&"e".repeat(64)]) else { return };
+    node.run(0, 1_000);
+    let (above, name) = node.tree().rsplit_once('/').unwrap();
+    assert_eq!(ours_of(above, &[]), [] as [Value; 0], "these are another kubelet's");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("kubelet.yaml");
+    let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+    fs::write(&file, format!("{head}cgroupRoot: /{name}\ncgroupDriver: cgroupfs\n")).unwrap();
+    let found = ours_of(above, &["--kubelet-config", file.to_str().unwrap()]);
+    assert_eq!(found.len(), 1, "{found:?}");
 }
 
 #[test]

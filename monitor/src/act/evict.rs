@@ -14,14 +14,16 @@ use isobar_core::model::units::Nanos;
 /// Requests and answers that may wait. One victim is ended at a time.
 const ROOM: usize = 8;
 
-/// A pod that is to be evicted.
-#[derive(Debug)]
+/// A pod, or a group of pods, that is to be evicted.
+#[derive(Debug, Clone)]
 pub struct Request {
     pub action: u64,
     pub namespace: String,
     pub name: String,
     /// The pod of this uid and no other of the same name.
     pub uid: String,
+    /// The uids of a group's pods, which has no name that the API knows.
+    pub members: Vec<String>,
     /// How long the pod is given to end.
     pub grace: Nanos,
     /// Whether it is deleted if it is not evicted.
@@ -84,6 +86,7 @@ impl Evictions {
             namespace: target.namespace.clone(),
             name: target.name.clone(),
             uid: target.uid.clone(),
+            members: target.members.clone(),
             grace: action.grace.unwrap_or_default(),
             deletion: action.deletion,
             message: action.message.clone(),

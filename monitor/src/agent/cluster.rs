@@ -27,7 +27,7 @@ use isobar_core::model::limit::NodeResources;
 use isobar_core::model::sample::Sample;
 use isobar_core::model::settings::Settings;
 use isobar_core::model::units::Nanos;
-use isobar_core::model::workload::Pods;
+use isobar_core::model::workload::{Pod, Pods};
 use isobar_core::policy::assess::nearly::may_kubelet_evict;
 use isobar_core::policy::assess::taint;
 use isobar_core::policy::explain::relief as words;
@@ -39,8 +39,8 @@ const REMEMBERED: usize = 64;
 #[derive(Debug)]
 pub(super) struct Cluster {
     api: ApiServer,
-    /// The last actions that end work.
-    ending: VecDeque<Action>,
+    /// The last actions that end work, and the pods that they end.
+    ending: VecDeque<(Action, Vec<About>)>,
     kubelet: Standing,
     requests: Requests,
     changes: Changes,
@@ -153,17 +153,18 @@ impl Cluster {
         let at = decision.at.wall;
         let mut notes: Vec<Note> = kills.iter().map(|kill| oom_kill(kill, at)).collect();
         for outcome in &sample.outcomes {
-            let action = self.ending.iter().find(|action| action.id == outcome.action);
-            notes.extend(action.map(|action| came_to(outcome, action, at)).unwrap_or_default());
+            let ending = self.ending.iter().find(|(action, _)| action.id == outcome.action);
+            notes.extend(ending.map(|ending| came_to(outcome, ending, at)).unwrap_or_default());
         }
         // That a condition can be judged stands in the condition.
         let changes = decision.events().filter(|event| event.reason != "PressureKnown");
         notes.extend(changes.map(|event| change(event, at)));
         notes.extend(self.changes.notes(decision, limits));
         for action in &decision.relief.actions {
-            notes.extend(begun(action, decision.at.boot, at));
+            let ending = (action.clone(), pods(&action.target, sample));
+            notes.extend(begun(&ending, decision.at.boot, at));
             if action.step.is_final() && action.is_enforced {
-                self.ending.push_back(action.clone());
+                self.ending.push_back(ending);
             }
         }
         let n = self.ending.len();
@@ -181,7 +182,7 @@ fn change(Event { reason, message, is_warning }: &Event, at: Nanos) -> Note {
 
 /// An action: on the node, and if it ends a pod here, on the pod. Whether a pod is evicted the API
 /// server says.
-fn begun(action: &Action, now: Nanos, at: Nanos) -> Vec<Note> {
+fn begun((action, pods): &(Action, Vec<About>), now: Nanos, at: Nanos) -> Vec<Note> {
     let step = action.step.name();
     let text = format!("{}; {}", words::action(action, now), words::choice(action));
     let reason = if action.is_enforced { "Relief" } else { "ReliefObserved" };
@@ -192,25 +193,25 @@ fn begun(action: &Action, now: Nanos, at: Nanos) -> Vec<Note> {
         ..note(at, reason, &text)
     };
     let is_ended_here = matches!(action.step, StepKind::StopContainers | StepKind::KillContainers);
-    let on_pod =
-        (is_ended_here && action.is_enforced).then(|| on_pod(action, "Killing", &text, at));
-    [on_node].into_iter().chain(on_pod.flatten()).collect()
+    let ended = pods.iter().filter(|_| is_ended_here && action.is_enforced);
+    let on_pods = ended.map(|pod| on_pod(pod, action, "Killing", &text, at));
+    [on_node].into_iter().chain(on_pods).collect()
 }
 
 /// That a pod is ended, as the kubelet would put it where it would do the same.
-fn on_pod(action: &Action, reason: &str, text: &str, at: Nanos) -> Option<Note> {
+fn on_pod(pod: &About, action: &Action, reason: &str, text: &str, at: Nanos) -> Note {
     let text = if action.message.is_empty() { text } else { &action.message };
-    Some(Note {
-        about: pod(&action.target)?,
+    Note {
+        about: pod.clone(),
         is_warning: true,
         action: action.step.name().into(),
         annotations: action.annotations.clone(),
         ..note(at, reason, text)
-    })
+    }
 }
 
 /// An action that ended work, or was to.
-fn came_to(outcome: &Outcome, action: &Action, at: Nanos) -> Vec<Note> {
+fn came_to(outcome: &Outcome, (action, pods): &(Action, Vec<About>), at: Nanos) -> Vec<Note> {
     let has_ended = outcome.freed.is_some() || outcome.ended.is_some_and(|n| n > 0);
     let (reason, is_warning) = match outcome.result {
         OutcomeResult::Done if has_ended => ("ReliefDone", false),
@@ -222,8 +223,9 @@ fn came_to(outcome: &Outcome, action: &Action, at: Nanos) -> Vec<Note> {
     let subject = action.target.uid.clone();
     let on_node = Note { is_warning, subject, ..note(at, reason, &text) };
     let is_evicted = action.step == StepKind::Evict && outcome.result == OutcomeResult::Done;
-    let on_pod = is_evicted.then(|| on_pod(action, "Evicted", &text, at));
-    [on_node].into_iter().chain(on_pod.flatten()).collect()
+    let evicted = pods.iter().filter(|_| is_evicted);
+    let on_pods = evicted.map(|pod| on_pod(pod, action, "Evicted", &text, at));
+    [on_node].into_iter().chain(on_pods).collect()
 }
 
 fn oom_kill(record: &OomRecord, at: Nanos) -> Note {
@@ -250,10 +252,16 @@ fn note(at: Nanos, reason: &str, text: &str) -> Note {
     }
 }
 
-/// The pod that a target is, if the API knows it.
-fn pod(target: &Target) -> Option<About> {
-    let Target { namespace, name, uid, .. } = target.clone();
-    (!namespace.is_empty()).then_some(About::Pod { namespace, name, uid })
+/// The pod that a target is, or those of a group, as far as the API knows them.
+fn pods(target: &Target, sample: &Sample) -> Vec<About> {
+    let known = sample.pods.iter();
+    let known = known.flat_map(|pods| target.uids().filter_map(|uid| pods.get(uid)));
+    let about = |Pod { namespace, name, uid, .. }: &Pod| About::Pod {
+        namespace: namespace.clone(),
+        name: name.clone(),
+        uid: uid.clone(),
+    };
+    known.filter(|pod| !pod.namespace.is_empty()).map(about).collect()
 }
 
 #[cfg(test)]
@@ -331,6 +339,27 @@ mod tests {
         }
     }
 
+    /// A sample with pods of these uids.
+    fn known(uids: &[&str]) -> Sample {
+        let pod = |uid: &&str| {
+            let name = if *uid == "u1" { "web".into() } else { format!("web-{uid}") };
+            let pod = Pod { uid: (*uid).into(), name, namespace: "shop".into(), ..Pod::default() };
+            ((*uid).to_owned(), pod)
+        };
+        let pods = Some(Arc::new(uids.iter().map(pod).collect()));
+        Sample { pods, ..Sample::default() }
+    }
+
+    #[test]
+    fn begun_tells_each_pod_of_a_group() {
+        let mut stop = action(StepKind::StopContainers);
+        stop.target.name = "ReplicaSet/web".into();
+        stop.target.members = ["u1", "u2", "u3"].map(Into::into).into();
+        let pods = pods(&stop.target, &known(&["u1", "u2"]));
+        let want = ["Relief", "Killing web: low on memory", "Killing web-u2: low on memory"];
+        assert_eq!(told(begun(&(stop, pods), Nanos(0), Nanos(0))), want);
+    }
+
     #[test]
     fn came_to_tells_the_pod_of_an_eviction_that_happened() {
         use OutcomeResult::{Done, Failed, Refused};
@@ -347,7 +376,7 @@ mod tests {
             (KillContainers, Done,    Some(2), &["Relief", "Killing web: low on memory"], &["ReliefDone"]),
         ];
         for (step, result, ended, begins, ends) in table {
-            let action = action(*step);
+            let ending = (action(*step), pods(&action(*step).target, &known(&["u1"])));
             let outcome = Outcome {
                 action: 1,
                 result: *result,
@@ -356,8 +385,8 @@ mod tests {
                 freed: ended.filter(|n| *n > 0).map(|_| Bytes(1)),
                 ended: *ended,
             };
-            assert_eq!(told(begun(&action, Nanos(0), Nanos(0))), *begins, "{step:?}");
-            let got = told(came_to(&outcome, &action, Nanos(0)));
+            assert_eq!(told(begun(&ending, Nanos(0), Nanos(0))), *begins, "{step:?}");
+            let got = told(came_to(&outcome, &ending, Nanos(0)));
             assert_eq!(got, *ends, "{step:?} {result:?} {ended:?}");
         }
     }

@@ -12,7 +12,7 @@ pub(crate) const SAMPLING: [&str; 6] =
 
 /// None of the first goes with any of the second.
 #[rustfmt::skip]
-const EXCLUSIVE: [(&[&str], &[&str]); 10] = [
+const EXCLUSIVE: [(&[&str], &[&str]); 11] = [
     (&["recording", "node", "no_agent"],                       &["agent"]),
     (&["at", "begin", "end", "recording", "node"],             &["no_agent"]),
     (&["recording"],                                           &["node"]),
@@ -22,6 +22,8 @@ const EXCLUSIVE: [(&[&str], &[&str]); 10] = [
     (&["agent"],                                               &["file", "order"]),
     // `rank -f` takes rules from --config, and nothing from this node.
     (&["file"],                                                &["pods", "probes", "max_cgroups", "probe_budget", "cgroup_root"]),
+    // `qos -f` looks at no node.
+    (&["files"],                                               &["config", "kubelet_config"]),
     (&["capacity"],                                            &["proc", "sys", "cgroup_root"]),
     (&["no_kubernetes"],                                       &["kubeconfig"]),
     (&["no_record"],                                           &["record_max_size", "record_max_age"]),

@@ -17,6 +17,7 @@ use isobar_kubelet::qos;
 
 use super::exit::{Code, Refused};
 use super::input;
+use super::node::ConfigArgs;
 use super::output::Format;
 use super::terminal::harmless;
 
@@ -42,6 +43,8 @@ pub(crate) struct Args {
     /// with swapBehavior LimitedSwap sets it.
     #[arg(long, value_name = "QUANTITY", requires = "files")]
     node_swap: Option<Quantity>,
+    #[command(flatten)]
+    config: ConfigArgs,
     /// Output format.
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
     output: Format,

@@ -129,6 +129,13 @@ impl Board {
         });
     }
 
+    /// Namespace and name of a pod; `None` if none has this uid.
+    pub(super) fn name_of(&self, uid: &str) -> Option<(String, String)> {
+        let known = self.0.borrow();
+        let pod = known.pods.as_ref()?.get(uid)?;
+        Some((pod.namespace.clone(), pod.name.clone()))
+    }
+
     /// The kubelet has begun to evict this pod.
     pub(super) fn set_evicted(&self, uid: &str, name: &str) {
         let is_news = self.0.send_if_modified(|known| {

@@ -1,6 +1,8 @@
 //! Evictions through the API server, one after the other, and deletions in their place. Source: kubernetes
 //! `pkg/registry/core/pod/storage/eviction.go`.
 
+mod group;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -50,7 +52,10 @@ pub(super) async fn answer(
     let asking = ask_whether_allowed(&client, deletion, &refused, is_allowed, board);
     let evicting = async {
         while let Some(request) = requests.recv().await {
-            let result = in_time(&client, &request, &refused).await;
+            let result = match request.members.is_empty() {
+                true => in_time(&client, &request, &refused).await,
+                false => group::in_time(&client, &request, &refused, board).await,
+            };
             // An actuator that was opened anew no longer waits for it.
             let _ = request.reply.send(Answer { action: request.action, result }).await;
         }
@@ -290,6 +295,7 @@ mod tests {
             namespace: "shop".into(),
             name: "web".into(),
             uid: "u1".into(),
+            members: Vec::new(),
             grace: Nanos(grace),
             deletion: Deletion::Never,
             message: String::new(),

@@ -50,8 +50,8 @@ pub(super) async fn ask(access: &Access, is_answering: &AtomicBool, board: &Boar
             Err(why) => {
                 // Its certificate may have changed, and its configuration.
                 talk = Talk::default();
-                board.set_disks(None);
                 board.report(NAME, why.report(PERMISSION));
+                board.set_disks(None);
             }
         }
         sleep(about(READ_EVERY)).await;

@@ -10,7 +10,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::fs::{MemfdFlags, memfd_create, statvfs};
 
 use super::index::{self, Begun};
 use isobar_core::model::sample::Moment;
@@ -40,9 +40,14 @@ impl Bounds {
     pub const IN_MEMORY: Self = Self { size: Bytes(12 << 20), age: Nanos(600 * Nanos::SECOND.0) };
     /// Deletion is by segment: an eighth of the maximum at a time.
     const SEGMENTS: u64 = 8;
+    /// The part of a disk's free space that a recording takes at most.
+    const SHARE: u64 = 10;
 
-    pub(super) fn segment_size(self) -> u64 {
-        self.size.0 / Self::SEGMENTS
+    /// Maximum size now, where the recording holds `held` bytes, and its disk has `left` beside that.
+    /// A node evicts pods for want of disk space, and isobar's files would be in the way of theirs.
+    fn most(self, held: u64, left: Option<u64>) -> u64 {
+        let share = left.map_or(u64::MAX, |left| held.saturating_add(left) / Self::SHARE);
+        self.size.0.min(share.max(Self::LEAST_SIZE.0))
     }
 
     pub(super) fn segment_age(self) -> Nanos {
@@ -122,6 +127,13 @@ impl Ring {
         }
     }
 
+    /// Bytes that its disk has left; `None` in memory.
+    fn left(&self) -> Option<u64> {
+        let Self::Files(path) = self else { return None };
+        let disk = statvfs(dir_of(path)).ok()?;
+        Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+    }
+
     fn remove(&self, n: u64) -> io::Result<()> {
         match self {
             Self::Files(path) => fs::remove_file(segment(path, n)),
@@ -147,6 +159,8 @@ fn lock(files: &Mutex<BTreeMap<u64, File>>) -> MutexGuard<'_, BTreeMap<u64, File
 pub(super) struct Segments {
     ring: Ring,
     bounds: Bounds,
+    /// Maximum size of all, since the last segment began.
+    most: u64,
     old: BTreeMap<u64, Old>,
     next: u64,
 }
@@ -174,13 +188,9 @@ impl Write for Segment {
 
 /// The segments of the recording at `path` that exist, oldest first.
 pub(super) fn existing(path: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
-    let dir = match path.parent() {
-        Some(dir) if dir != Path::new("") => dir,
-        _ => Path::new("."),
-    };
     let Some(name) = path.file_name() else { return Ok(Vec::new()) };
     let mut all = Vec::new();
-    for entry in fs::read_dir(dir)? {
+    for entry in fs::read_dir(dir_of(path))? {
         let file = entry?.file_name();
         if let Some(n) = number(&file, name) {
             all.push((n, segment(path, n)));
@@ -188,6 +198,10 @@ pub(super) fn existing(path: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     }
     all.sort_unstable();
     Ok(all)
+}
+
+fn dir_of(path: &Path) -> &Path {
+    path.parent().filter(|dir| *dir != Path::new("")).unwrap_or(Path::new("."))
 }
 
 fn paths(path: &Path) -> io::Result<Vec<PathBuf>> {
@@ -234,12 +248,13 @@ impl Segments {
             old.insert(n, Old { size: metadata.len(), begun });
             next = n.saturating_add(1);
         }
-        Ok(Ok(Self { ring: Ring::Files(path.into()), bounds, old, next }))
+        Ok(Ok(Self { ring: Ring::Files(path.into()), bounds, most: bounds.size.0, old, next }))
     }
 
     /// None yet, in memory, after the files at `before`.
     pub(super) fn in_memory(before: Option<&Path>, bounds: Bounds) -> Self {
-        Self { ring: Ring::in_memory(before), bounds, old: BTreeMap::new(), next: 0 }
+        let (ring, most) = (Ring::in_memory(before), bounds.size.0);
+        Self { ring, bounds, most, old: BTreeMap::new(), next: 0 }
     }
 
     /// Copies the segments of another recording behind those that exist.
@@ -261,7 +276,7 @@ impl Segments {
     pub(super) fn one(file: File) -> Self {
         let unbounded = Bounds { size: Bytes(u64::MAX), age: Nanos(u64::MAX) };
         let ring = Ring::One(Arc::new(file));
-        Self { ring, bounds: unbounded, old: BTreeMap::new(), next: 0 }
+        Self { ring, bounds: unbounded, most: u64::MAX, old: BTreeMap::new(), next: 0 }
     }
 
     pub(super) fn ring(&self) -> &Ring {
@@ -281,11 +296,12 @@ impl Segments {
     }
 
     fn prune(&mut self, now: Moment) -> io::Result<()> {
-        let room = self.bounds.size.0 - self.bounds.segment_size();
+        let held = |old: &BTreeMap<u64, Old>| old.values().map(|old| old.size).sum::<u64>();
+        self.most = self.bounds.most(held(&self.old), self.ring.left());
+        let room = self.most - self.most / Bounds::SEGMENTS;
         let oldest = Nanos(now.wall.0.saturating_sub(self.bounds.age.0));
         while let Some((n, old)) = self.old.first_key_value() {
-            let total: u64 = self.old.values().map(|old| old.size).sum();
-            if total <= room && old.begun >= oldest {
+            if held(&self.old) <= room && old.begun >= oldest {
                 break;
             }
             let n = *n;
@@ -299,7 +315,7 @@ impl Segments {
 
     /// True if the next segment should begin.
     pub(super) fn is_full(&self, segment: &Segment, now: Moment) -> bool {
-        segment.size >= self.bounds.segment_size()
+        segment.size >= self.most / Bounds::SEGMENTS
             || now.boot.since(segment.begun.boot) >= self.bounds.segment_age()
     }
 
@@ -312,5 +328,32 @@ impl Segments {
     pub(super) fn discard_from(&self, first: u64) {
         // Writing failed too; there is nothing more to do if this does.
         (first..self.next).for_each(|n| drop(self.ring.remove(n)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn most_leaves_a_full_disk_to_others() {
+        const MIB: u64 = 1 << 20;
+        #[rustfmt::skip]
+        let table = [
+            // asked for, held, left on the disk, maximum; in MiB
+            (512, 0,   None,         512),
+            (512, 0,   Some(20_000), 512),
+            (512, 0,   Some(5_120),  512),
+            (512, 0,   Some(3_000),  300),
+            (512, 300, Some(2_700),  300), // what it holds itself changes nothing
+            (512, 300, Some(200),    50),
+            (512, 0,   Some(0),      1),
+            (8,   0,   Some(60),     6),
+        ];
+        for (size, held, left, want) in table {
+            let bounds = Bounds { size: Bytes(size * MIB), ..Bounds::default() };
+            let got = bounds.most(held * MIB, left.map(|left| left * MIB));
+            assert_eq!(got, want * MIB, "{size} {held} {left:?}");
+        }
     }
 }

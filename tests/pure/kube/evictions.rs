@@ -11,13 +11,24 @@ const EVICTION: &str = "/api/v1/namespaces/shop/pods/web/eviction";
 
 /// Asks for the eviction of the pod of this uid.
 fn ask(bed: &Bed, uid: &str, within: Duration, deletion: Deletion) -> Receiver<Answer> {
+    ask_for(bed, ("web", uid, &[]), within, deletion)
+}
+
+/// The same of a group of pods, if it has members.
+fn ask_for(
+    bed: &Bed,
+    (name, uid, members): (&str, &str, &[String]),
+    within: Duration,
+    deletion: Deletion,
+) -> Receiver<Answer> {
     let (reply, answers) = channel(1);
     let now = clock::now().boot;
     let request = Request {
         action: 7,
         namespace: "shop".into(),
-        name: "web".into(),
+        name: name.into(),
         uid: uid.into(),
+        members: members.to_vec(),
         grace: Nanos(2 * Nanos::SECOND.0),
         deletion,
         message: "The node was low on resource: memory. ".into(),
@@ -111,6 +122,54 @@ fn kube_evictions_by_what_the_server_says() {
         }
         let n_requests = bed.bodies("create", "pods", "eviction").len();
         assert!(requests.contains(&n_requests), "{row}: {n_requests} requests");
+    }
+}
+
+#[test]
+fn kube_evictions_of_a_group_are_of_each_of_its_pods() {
+    let kept = |name: &str| {
+        let mut budget = budget("kept");
+        budget["spec"]["selector"] = json!({"matchLabels": {"app": name}});
+        budget
+    };
+    let refused = |name: &str| {
+        let status = Effect::Status { code: 401, retry_after_seconds: None };
+        Fault::new("create", &format!("/api/v1/namespaces/shop/pods/{name}/eviction"), status)
+    };
+    #[rustfmt::skip]
+    let table = [
+        // budget, fault, verdict, words, who ends
+        (None,              vec![],                           "done",      "evicts 2 of 3 pods of shop/ReplicaSet/web", vec!["web", "web-2"]),
+        (Some(kept("web")), vec![],                           "forbidden", "evicts 1 of 3 pods of shop/ReplicaSet/web; shop/web is not evicted", vec!["web-2"]),
+        (None,              vec![refused("web")],             "done",      "evicts 1 of 3 pods of shop/ReplicaSet/web; shop/web is not evicted", vec!["web-2"]),
+        (None,              vec![refused("*")],               "failed",    "shop/web is not evicted",                  vec![]),
+    ];
+    for (budget, faults, verdict, words, ends) in table {
+        let bed = Bed::with(|stub| {
+            stub.put(generate::pod("n1", "shop", "web-2")).unwrap();
+            budget.into_iter().for_each(|budget| drop(stub.put(budget).unwrap()));
+            faults.into_iter().for_each(|fault| stub.add_fault(fault));
+        });
+        eventually("both are known", || bed.api.pods().is_some_and(|pods| pods.len() == 2));
+        let uid = |name: &str| {
+            bed.stub.get("pods", "shop", name).unwrap()["metadata"]["uid"].as_str().unwrap().into()
+        };
+        let members = [uid("web"), uid("web-2"), "gone".to_owned()];
+        let group = ("ReplicaSet/web", &*members[0], &members[..]);
+        let asked = ask_for(&bed, group, Duration::from_secs(8), Deletion::Never);
+        let (got, text) = match answer(asked).result {
+            Ok(text) => ("done", text),
+            Err(Refusal::Forbidden(text)) => ("forbidden", text),
+            Err(Refusal::Failed(text)) => ("failed", text),
+        };
+        assert_eq!(got, verdict, "{text}");
+        assert!(text.contains(words), "{text}");
+        let is_ending = |name: &&str| {
+            let pod = bed.stub.get("pods", "shop", name);
+            pod.is_some_and(|pod| !pod["metadata"]["deletionTimestamp"].is_null())
+        };
+        let got: Vec<_> = ["web", "web-2"].into_iter().filter(is_ending).collect();
+        assert_eq!(got, ends, "{text}");
     }
 }
 

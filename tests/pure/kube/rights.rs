@@ -40,6 +40,7 @@ fn request(uid: &str, deletion: Deletion, reply: Sender<Answer>) -> Request {
         namespace: "shop".into(),
         name: "web".into(),
         uid: uid.into(),
+        members: Vec::new(),
         grace: Nanos::SECOND,
         deletion,
         message: String::new(),

@@ -23,13 +23,43 @@ pub(super) fn tried(old: &Path, new: &Path, dir: &Path) -> Result<Option<()>> {
     fs::create_dir_all(dir)?;
     let mut shell = Command::new("unshare");
     shell.args(["--mount", "sh", "-c", MACHINE, "sh"]).arg(dir).args([old, new]);
-    shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut shell = shell.spawn().context("cannot start unshare")?;
-    shell.stdin.take().context("no stdin")?.write_all(TRIAL.as_bytes())?;
-    let ended = shell.wait_with_output()?;
+    let tried = told(&mut shell, TRIAL).with_context(|| new.display().to_string());
     fs::remove_dir(dir)?;
-    if ended.status.success() {
-        return Ok(Some(()));
+    tried.map(Some)
+}
+
+/// Has a shell read `script`. A shell that ends before it has read all says why.
+fn told(shell: &mut Command, script: &str) -> Result<()> {
+    shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut shell = shell.spawn().context("cannot start it")?;
+    let written = shell.stdin.take().context("no stdin")?.write_all(script.as_bytes());
+    let ended = shell.wait_with_output()?;
+    if !ended.status.success() {
+        bail!("{}: {}", ended.status, String::from_utf8_lossy(&ended.stderr).trim());
     }
-    bail!("{}: {}", new.display(), String::from_utf8_lossy(&ended.stderr).trim())
+    Ok(written?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn told_says_why_the_shell_ended() {
+        // More than a pipe holds.
+        let script = "#\n".repeat(100_000);
+        #[rustfmt::skip]
+        let table = [
+            // what the shell does, error contains
+            ("exec cat",                          None),
+            ("echo no such device >&2; exit 32",  Some("no such device")),
+            ("exec 0<&-",                         Some("pipe")),
+        ];
+        for (does, want) in table {
+            let said = told(Command::new("sh").args(["-c", does]), &script);
+            let said = said.err().map(|why| format!("{why:#}"));
+            assert_eq!(said.is_some(), want.is_some(), "{does}: {said:?}");
+            assert!(said.unwrap_or_default().contains(want.unwrap_or_default()), "{does}");
+        }
+    }
 }

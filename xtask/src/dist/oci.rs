@@ -17,6 +17,8 @@ pub(super) const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 pub(super) const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
+/// Where the program is in the image: on the path, for `kubectl exec POD -- isobar`.
+pub(super) const PROGRAM: &str = "usr/local/bin/isobar";
 
 /// The files of a layout, by their path in it.
 pub(super) struct Layout(BTreeMap<String, Vec<u8>>);
@@ -52,7 +54,7 @@ impl Layout {
     /// Adds the blobs of one image and returns the descriptor of its manifest.
     fn image(&mut self, target: Target, binary: &[u8], release: &Release) -> Result<Value> {
         let mut root = Tree::default();
-        root.file("isobar", 0o755, binary);
+        root.file(PROGRAM, 0o755, binary);
         root.dir("tmp", 0o1777);
         let tar = root.tar("", release.epoch)?;
         let created = release.time()?;
@@ -61,8 +63,9 @@ impl Layout {
             "architecture": target.debian(),
             "os": "linux",
             "config": {
-                "Entrypoint": ["/isobar"],
+                "Entrypoint": [format!("/{PROGRAM}")],
                 "Cmd": ["run"],
+                "Env": ["PATH=/usr/local/bin"],
                 "WorkingDir": "/",
                 "Labels": {
                     "org.opencontainers.image.title": "isobar",
@@ -110,6 +113,8 @@ impl Layout {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::super::readback::image;
     use super::*;
 
@@ -127,6 +132,21 @@ mod tests {
                 binaries.into_iter().map(|(t, bytes)| (t.debian().to_owned(), bytes)).collect();
             assert_eq!(read, want);
         }
+    }
+
+    #[test]
+    fn layout_has_the_program_where_the_containerfile_puts_it() {
+        let containerfile = fs::read_to_string("../deploy/Containerfile").unwrap();
+        let entrypoint = format!("ENTRYPOINT [\"/{PROGRAM}\"]");
+        assert!(containerfile.lines().any(|line| line == entrypoint), "{entrypoint}");
+        // `kubectl exec POD -- isobar` looks for it there.
+        let Layout(files) = layout(&[(Target::X86, b"binary".to_vec())]);
+        let configs = files.values().filter_map(|blob| serde_json::from_slice::<Value>(blob).ok());
+        let configs: Vec<Value> = configs.filter(|blob| blob["config"]["Env"].is_array()).collect();
+        let [config] = &*configs else { panic!("{configs:?}") };
+        assert_eq!(config["config"]["Entrypoint"], json!([format!("/{PROGRAM}")]));
+        let (dir, _) = PROGRAM.rsplit_once('/').unwrap();
+        assert_eq!(config["config"]["Env"], json!([format!("PATH=/{dir}")]));
     }
 
     #[test]

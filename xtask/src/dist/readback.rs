@@ -9,7 +9,7 @@ use flate2::read::GzDecoder;
 use serde_json::Value;
 
 use super::digest::sha256;
-use super::oci::{INDEX, MANIFEST};
+use super::oci::{INDEX, MANIFEST, PROGRAM};
 
 /// The images of a layout, each as its architecture and its binary. `read` gives the file at a path
 /// of the layout.
@@ -57,8 +57,8 @@ fn one(manifest: &Value, blob: impl Fn(&Value) -> Result<Vec<u8>>) -> Result<(St
     let diff = format!("sha256:{}", sha256(&tar));
     ensure!(config["rootfs"]["diff_ids"] == serde_json::json!([diff]), "the layer is not {diff}");
     let mut files = entries(&tar)?;
-    let binary = files.remove("isobar").context("the layer has no /isobar")?;
-    ensure!(files.is_empty(), "the layer holds more than /isobar: {:?}", files.keys());
+    let binary = files.remove(PROGRAM).with_context(|| format!("the layer has no {PROGRAM}"))?;
+    ensure!(files.is_empty(), "the layer holds more than {PROGRAM}: {:?}", files.keys());
     let arch = config["architecture"].as_str().context("an image has no architecture")?;
     Ok((arch.to_owned(), binary))
 }

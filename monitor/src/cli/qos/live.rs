@@ -13,7 +13,7 @@ use isobar::source::Roots;
 use isobar::source::machine::Groups;
 use isobar::source::processes::{Members, Process, Processes};
 use isobar_core::model::cgroup::CgroupPath;
-use isobar_core::model::places::Places;
+use isobar_core::model::places::{self, Places};
 use isobar_core::model::pod::{Place, QosClass};
 use isobar_core::model::quantity::Quantity;
 use isobar_core::model::sample::Gap;
@@ -107,7 +107,8 @@ pub(super) fn write(args: &Args, known: &[Pod]) -> Result<()> {
         Roots { proc: args.proc.clone(), cgroup: args.cgroup_root.clone(), ..Roots::default() };
     let processes = Processes::open(&roots).map_err(OpenError::from)?;
     let cgroups = processes.cgroups();
-    let places = Places::of(&cgroups, None);
+    let kubepods = places::kubepods(&args.config.settings()?.node, &cgroups);
+    let places = Places::of(&cgroups, Some(&kubepods));
     let (found, mut gaps) = processes.read(|_| true);
     let is_container = |of: &Members| matches!(places.place(&of.path), Place::Container { .. });
     let (found, others): (Vec<_>, Vec<_>) = found.into_iter().partition(is_container);

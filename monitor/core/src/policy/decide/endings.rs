@@ -68,14 +68,13 @@ impl Endings {
         Some((pod.full_name(), until))
     }
 
-    /// The uid of the kubelet's victim that is killed at once where there is no time to wait: it ends
+    /// The kubelet's victim that is killed at once where there is no time to wait: it ends
     /// anyway, and holds what is missing.
-    pub(super) fn hurried<'a>(&self, question: &Question<'a>, first: &Met) -> Option<&'a str> {
+    pub(super) fn hurried<'a>(&self, question: &Question<'a>, first: &Met) -> Option<&'a Pod> {
         if Kind::of(first) != Kind::MemoryEmergency {
             return None;
         }
-        let (pod, _) = self.largest(question, first, |pod| pod.is_evicted)?;
-        Some(&pod.uid)
+        self.largest(question, first, |pod| pod.is_evicted).map(|(pod, _)| pod)
     }
 
     /// Of the pods that end, that count, and that together hold enough, the one that holds most, and

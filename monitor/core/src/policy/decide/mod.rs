@@ -5,6 +5,7 @@
 //! Rules: the table "Relief" in docs/policy.md. [`Event`] is its second column; its third is
 //! [`after_pending`] and [`without_pending`].
 
+mod aside;
 mod cause;
 mod choose;
 mod clean_up;
@@ -40,6 +41,7 @@ use crate::model::decision::{
 };
 use crate::model::threshold::Resource;
 use crate::model::units::Bytes;
+use crate::model::workload::Pod;
 use crate::policy::rank::Field;
 
 /// What has become of the step that is pending.
@@ -69,6 +71,7 @@ pub fn decide(question: &Question<'_>, standing: &mut ReliefStanding) -> Relief 
     standing.hear_endings(question.sample);
     standing.restarts.hear(question.sample);
     let mut relief = Relief { effects: standing.effects.look(question), ..Relief::default() };
+    aside::resume(question, standing);
     if let Some(mut pending) = standing.pending.take() {
         pending.hear(question);
         let event = pending_event(question, standing, &pending);
@@ -167,10 +170,19 @@ fn begin(question: &Question<'_>, standing: &mut ReliefStanding, first: Met, rel
 
 /// A kill of the candidate that the kubelet evicts, where there is no time to wait for its end.
 fn hurried(question: &Question<'_>, standing: &ReliefStanding, first: &Met) -> Option<Proposal> {
-    let uid = standing.endings.hurried(question, first)?;
-    let named = question.ranking?.candidates.iter().find(|one| one.uid == uid).cloned();
-    let beyond = || question.field?.first(1, |contender| contender.uid == uid).pop();
-    of_those(question, standing, first, &[&named.or_else(beyond)?])
+    let Pod { uid, name, namespace, .. } = standing.endings.hurried(question, first)?;
+    let is_it = |one: &&Candidate| one.uid == *uid || one.members.contains(uid);
+    let named = question.ranking?.candidates.iter().find(is_it).cloned();
+    let beyond = || question.field?.first(1, |contender| contender.uid == *uid).pop();
+    // Of a group it is the only one that ends anyway.
+    let alone = Candidate {
+        name: name.clone(),
+        namespace: namespace.clone(),
+        uid: uid.clone(),
+        members: Vec::new(),
+        ..named.or_else(beyond)?
+    };
+    of_those(question, standing, first, &[&alone])
 }
 
 /// The rows of the table in which a step is pending.
@@ -229,6 +241,10 @@ fn after_pending(
                     standing.pending = Some(pending);
                 }
             }
+        }
+        // It happens no more, and keeps no other shortage from being looked at.
+        Event::Observed if question.first.is_some_and(|first| aside::is_other(&first, action)) => {
+            standing.aside = Some(pending);
         }
         Event::Observed => {
             relief.held = Some(Hold::Observed { action: action.id });

@@ -30,6 +30,9 @@ pub struct ReliefStanding {
     /// Entries of the ledger up to this id are known.
     known_to: u64,
     pub(super) pending: Option<Pending>,
+    /// One that was only observed to its end, while something else is short.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) aside: Option<Pending>,
     /// Since that shortage began.
     tried: Tried,
     #[serde(skip_serializing_if = "Kept::is_empty")]

@@ -140,13 +140,19 @@ impl<'a> Able<'a> {
 
     fn is_known_by_name(&self) -> bool {
         let pods = self.sample.pods.as_ref();
-        pods.is_some_and(|pods| pods.contains_key(&self.target.uid))
+        pods.is_some_and(|pods| self.target.uids().all(|uid| pods.contains_key(uid)))
     }
 
     /// The gentlest step below `after` that can be tried, and why it is that one.
     pub(super) fn next(&self, after: Option<StepKind>) -> Option<(StepKind, StepReason)> {
         let kind = Kind::of(self.reason);
-        let steps = kind.steps();
+        let steps = match kind {
+            // What takes longer than a kill is better than nothing.
+            Kind::MemoryEmergency if !is_offered(KillContainers, self.relief, self.sample) => {
+                Kind::MemoryNow.steps()
+            }
+            kind => kind.steps(),
+        };
         let from = match after {
             Some(after) => steps.iter().position(|step| *step > after)?,
             None => 0,
@@ -165,10 +171,19 @@ impl<'a> Able<'a> {
 }
 
 /// Whether the configuration allows a step and the node can take it: else it would cost its deadline
-/// and do nothing.
+/// and do nothing. Where a step that ends work is enforced, one that is only observed, or would only
+/// hurry the dead, is none: after it, nothing more would be done about the shortage.
 pub(super) fn is_offered(step: StepKind, relief: &Relief, sample: &Sample) -> bool {
-    let can = sample.available_steps.as_ref().is_none_or(|steps| steps.contains(&step));
-    can && relief.steps.contains(&step)
+    let can = |step: &StepKind| {
+        let steps = sample.available_steps.as_ref();
+        relief.steps.contains(step) && steps.is_none_or(|steps| steps.contains(step))
+    };
+    let ends = |step: &StepKind| step.is_final() && can(step);
+    let is_idle = |step: &StepKind| {
+        let is_about_ends = step.is_final() || *step == ReleaseMemory;
+        is_about_ends && !relief.enforce.contains(step) && relief.enforce.iter().any(ends)
+    };
+    can(&step) && !is_idle(&step)
 }
 
 /// Memory that its owner would miss least: clean cache that was not lately used, and slab; of these

@@ -3,6 +3,7 @@ mod endings;
 mod kept;
 mod node;
 mod outliving;
+mod partly;
 mod properties;
 mod reach;
 mod restart;

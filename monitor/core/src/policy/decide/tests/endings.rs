@@ -125,18 +125,22 @@ fn endings_begun_by_the_kubelet_are_killed_in_an_emergency() {
     let gone = [met(pressure(PressureSignal::Exhaustion(seconds(10))))];
     #[rustfmt::skip]
     let table = [
-        // evicted by the kubelet, its MiB, killed
-        (true,  400, "b"),
-        (true,  63,  "a"), // what it holds does not suffice
-        (false, 400, "a"), // its deletion was ordered: it did not run out of memory
+        // evicted by the kubelet, its MiB, in a group with, killed
+        (true,  400, None,      "b"),
+        (true,  400, Some("c"), "b"), // alone
+        (true,  63,  None,      "a"), // what it holds does not suffice
+        (false, 400, None,      "a"), // its deletion was ordered: it did not run out of memory
     ];
-    for (is_evicted, mib, want) in table {
+    for (is_evicted, mib, other, want) in table {
         let mut node = Node::new();
+        let members = other.map(|other| vec!["b".into(), other.into()]);
+        node.ranking.candidates[1].members = members.unwrap_or_default();
         end_within(&mut node, "b", 30, is_evicted);
         Arc::make_mut(node.sample.cgroups.get_mut(&CgroupId(11)).unwrap()).memory.current =
             Some(Bytes(mib * MIB));
         let verdict = node.at(1, &gone);
         assert_eq!(short(&verdict), Some((want, KillContainers)), "{is_evicted} {mib}");
+        assert!(verdict.actions[0].target.members.is_empty(), "{is_evicted} {mib} {other:?}");
     }
 }
 

@@ -375,3 +375,14 @@ fn is_spent_skips_a_victim_that_holds_nothing() {
     node.at(2, &soft);
     assert_eq!(short(&node.at(5, &hard)), Some(("b", KillContainers)));
 }
+
+#[test]
+fn can_evict_a_group_whose_pods_are_all_known() {
+    let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
+    for (unknown, want) in [("none", Evict), ("a", StopContainers), ("b", StopContainers)] {
+        let mut node = Node::new();
+        Arc::make_mut(node.sample.pods.as_mut().unwrap()).remove(unknown);
+        node.ranking.candidates[0].members = vec!["a".into(), "b".into()];
+        assert_eq!(short(&node.at(1, &hard)), Some(("a", want)), "not known: {unknown}");
+    }
+}
