@@ -1,11 +1,12 @@
 //! Because of whom: who does the IO, and which processes are named.
 
 use isobar_core::model::cgroup::CgroupId;
+use isobar_core::model::decision::{Decision, Loss, Order, Ranking, Taker};
 use isobar_core::model::psi::{Line, Pressure, Pressures};
 use isobar_core::model::sample::{Resident, Runner};
 use isobar_core::model::snapshot::{IoRate, Scope, Snapshot};
 use isobar_core::model::stall::Coverage;
-use isobar_core::model::units::{Bytes, MilliCpu, Percent};
+use isobar_core::model::units::{Bytes, MilliCpu, Nanos, Percent};
 
 use crate::made_up;
 use crate::page::browser;
@@ -72,10 +73,50 @@ fn nothing_by_cgroup(tick: u64) -> Snapshot {
     snapshot
 }
 
+/// All IO is that of the root cgroup, and so is a process that takes memory.
+fn root_is_busy(tick: u64) -> Snapshot {
+    let mut snapshot = io_is_short(tick);
+    let idle = Some(IoRate::default());
+    snapshot.scopes.values_mut().for_each(|scope| scope.io = idle);
+    let own = |pid, name| Runner { is_of_machine: false, ..runner(pid, name, None) };
+    let memory = Some(Resident { held: Bytes(700 * MIB), growth: Bytes(40 * MIB) });
+    snapshot.runners = vec![
+        Runner { memory, ..own(61, "restore") },
+        Runner { io: Some(Bytes(190 * MIB)), ..own(62, "rsync") },
+    ];
+    snapshot
+}
+
+/// What the kernel, or a process in the root cgroup, took.
+fn taken_by_no_cgroup() -> Decision {
+    let taker = Taker { uid: "/small.service".into(), taken: Bytes(9 * MIB), ..Taker::default() };
+    let loss = Loss {
+        lost: Bytes(309 * MIB),
+        over: Nanos(10 * Nanos::SECOND.0),
+        takers: vec![taker],
+        unattributed: Bytes(300 * MIB),
+    };
+    let ranking = Ranking {
+        signal: "memory.available".into(),
+        order: Order::Cause,
+        candidates: Vec::new(),
+        n_candidates: 0,
+        spared: Vec::new(),
+        n_spared: 0,
+        outsiders: Vec::new(),
+        loss: Some(loss),
+    };
+    Decision { ranking: Some(ranking), ..Decision::default() }
+}
+
 #[test]
 fn because_names_who_uses_what_is_short() {
     let Some(browser) = browser() else { return };
     let (io, bare) = (Server::of(io_is_short), Server::of(nothing_by_cgroup));
+    let (root, kernel) = (
+        Server::deciding(root_is_busy, taken_by_no_cgroup()),
+        Server::deciding(io_is_short, taken_by_no_cgroup()),
+    );
     #[rustfmt::skip]
     let table = [
         // node, view, panel, words
@@ -89,6 +130,11 @@ fn because_names_who_uses_what_is_short() {
         (&bare, "now",     "aggressors", "spinpid 47111.93 CPUs"),
         (&bare, "now",     "aggressors", "No cgroup's memory is accounted for. Processes that take or have most:leakpid 47121.2Gi, growing by 60Mi/s"),
         (&bare, "now",     "aggressors", "No cgroup's IO is accounted for. Processes that do most:ddpid 471390Mi/s"),
+        (&bare, "now",     "sufferers",  "Which pod or service waits was not measured: see Health."),
+        (&root, "now",     "headline",   "300Mi belong to no cgroup of the 309Mi that were lost in 10s. Most of all restore, pid 61"),
+        (&root, "now",     "aggressors", "no cgroupmost of all restore, pid 61: 700Mi, growing by 40Mi/s300Mi/small.service9.0Mi"),
+        (&root, "now",     "aggressors", "Processes in the root cgroup, which does more than any of them:rsyncpid 62190Mi/s"),
+        (&kernel, "now",   "aggressors", "no cgroupthe kernel's own, or of cgroups that cannot be read300Mi"),
     ];
     for (server, view, panel, words) in table {
         find(&browser, &server.url(), view, panel, words);

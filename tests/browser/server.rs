@@ -12,6 +12,7 @@ use isobar::record::journal::Ring;
 use isobar::record::reader::{Entry, Recording};
 use isobar::serve::film::Film;
 use isobar::serve::publish::{Latest, Publisher, channel};
+use isobar_core::model::decision::Decision;
 use isobar_core::model::sample::Moment;
 use isobar_core::model::snapshot::Snapshot;
 use isobar_core::model::units::Nanos;
@@ -43,10 +44,15 @@ impl Server {
 
     /// Another made-up node, by its snapshot of each tick.
     pub(crate) fn of(snapshot: fn(u64) -> Snapshot) -> Self {
+        Self::deciding(snapshot, Decision::default())
+    }
+
+    /// The same, where a decision was taken.
+    pub(crate) fn deciding(snapshot: fn(u64) -> Snapshot, decision: Decision) -> Self {
         let (mut publisher, latest) = made_up::publisher();
         let tick = Box::new(move |tick| {
-            let step = Step { snapshot: snapshot(tick), ..Step::default() };
-            made_up::publish_step(&mut publisher, step);
+            let (snapshot, decision) = (snapshot(tick), decision.clone());
+            made_up::publish_step(&mut publisher, Step { snapshot, decision, ..Step::default() });
         });
         Self::serve(anywhere(), "", isobar::serve::router(latest), tick)
     }

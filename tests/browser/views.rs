@@ -112,6 +112,20 @@ fn views_have_tables_behind_pictures() {
 }
 
 #[test]
+fn views_of_a_young_agent_draw_its_first_minutes() {
+    let Some(browser) = browser() else { return };
+    let server = Server::start(anywhere(), "");
+    browser.open(&format!("{}#now", server.url()));
+    browser.wait_until("return document.querySelectorAll('#hour .behind').length === 3");
+    browser.run("document.querySelectorAll('#hour .behind').forEach(e => e.open = true)");
+    // What is in the table is what is drawn.
+    browser.wait_until(
+        "return [...document.querySelectorAll('#hour .behind')]\
+         .every(e => [...e.querySelectorAll('td')].some(td => td.textContent.includes('%')))",
+    );
+}
+
+#[test]
 fn views_light_without_serious_findings_of_axe() {
     have_no_serious_findings_of_axe("light");
 }

@@ -180,5 +180,11 @@ fn process_is_named_with_and_without_the_kernel_side() {
         }
         assert!(seen["runners"].as_array().unwrap().iter().any(is_its), "{}", seen["runners"]);
         println!("{arguments:?}: {}", seen["headline"]);
+        let top = isobar(&["top", "--once", "--agent", &agent.address().to_string()]).output();
+        let top = text(&top.unwrap().stdout);
+        let (pid, mut lines) = (spinner.0.id().to_string(), top.lines());
+        lines.find(|line| line.starts_with("PROCESS")).expect("processes have a table");
+        let is_its = |line: &str| line.starts_with(Spinner::NAME) && line.contains(&pid);
+        assert!(lines.any(is_its), "{top}");
     }
 }

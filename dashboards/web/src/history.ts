@@ -1,7 +1,7 @@
 // What the agent keeps of the last hour and day, asked again while time goes on.
 
 import { useEffect, useState } from "preact/hooks";
-import type { Cgroups, Condition, History, HistoryEvents, Maybe, Moment, Percent, Recording, Rules, Settings, Span } from "./api";
+import type { Cgroups, Condition, History, HistoryEvents, Maybe, Moment, Percent, Recording, Rules, Series, Settings, Span } from "./api";
 import { type Film, momentQuery, usePast } from "./film";
 import type { Route } from "./route";
 import { SECOND } from "./words";
@@ -162,6 +162,7 @@ export function sinceKnown(history: History | null): History | null {
   const firsts = of.map((values) => values.findIndex((value) => value != null)).filter((first) => first >= 0);
   const cut = Math.max(0, Math.min(length, ...firsts, length - Math.ceil((LEAST * SECOND) / history.step)));
   const begin = { boot: history.begin.boot + cut * history.step, wall: history.begin.wall + cut * history.step };
-  const series = Object.entries(history.series).map(([name, one]) => [name, { ...one, values: one.values.slice(cut) }]);
+  const cutOff = (one: Series): Series => ({ ...one, values: one.values.slice(cut), ...(one.peaks && { peaks: one.peaks.slice(cut) }) });
+  const series = Object.entries(history.series).map(([name, one]) => [name, cutOff(one)]);
   return { ...history, begin, series: Object.fromEntries(series) };
 }

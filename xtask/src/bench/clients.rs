@@ -31,6 +31,10 @@ const MOST_MS: f64 = 2.0;
 const MOST_GAP_MS: f64 = 2_000.0;
 /// Of resident memory that the clients cost.
 const MOST_KEPT_MIB: f64 = 5.0;
+/// Of resident memory, while the same clients stay: from the second minute to the last.
+const MOST_GROWN_MIB: f64 = 1.0;
+/// Between two readings of resident memory.
+const READ_EACH: u32 = 30;
 const LOADED: Duration = Duration::from_secs(300);
 /// Before the clients come, and after they went.
 const ALONE: Duration = Duration::from_secs(30);
@@ -57,8 +61,15 @@ pub(super) struct Figures {
 struct Phase {
     name: &'static str,
     cpu_percent: f64,
-    rss_mib: f64,
+    /// Every [`READ_EACH`] seconds; the last one is at the end.
+    rss_mib: Vec<f64>,
     longest_gap_ms: f64,
+}
+
+impl Phase {
+    fn last_rss(&self) -> f64 {
+        self.rss_mib.last().copied().unwrap_or_default()
+    }
 }
 
 /// Seconds that this should take.
@@ -130,16 +141,27 @@ fn phase(
     mut each_second: impl FnMut() -> Result<()>,
 ) -> Result<Phase> {
     let (before, since) = (Cpu::of(agent.pid())?, Since::now());
+    let (mut rss_mib, pause) = (Vec::new(), Duration::from_secs(READ_EACH.into()));
     while since.within(time) {
         rig.pause(Duration::from_secs(1))?;
         each_second()?;
+        if !since.within(pause * (1 + rss_mib.len() as u32)) {
+            rss_mib.push(Memory::of(agent.pid())?.now);
+        }
     }
     let (after, took) = (Cpu::of(agent.pid())?, since.elapsed().as_secs_f64());
     let ticks = (after.user - before.user + after.system - before.system) as f64;
-    let rss_mib = Memory::of(agent.pid())?.now;
     let gap = agent.snapshot()?["cost"]["longestGap"].as_f64().context("no longest gap")?;
     let cpu_percent = 100.0 * ticks / USER_HZ / took;
     Ok(Phase { name, cpu_percent, rss_mib, longest_gap_ms: gap / 1e6 })
+}
+
+/// By how much resident memory grew from the second minute on: from the median of the first three
+/// readings to that of the last three. The first minute fills buffers.
+fn grown(rss_mib: &[f64]) -> Option<f64> {
+    let steady = rss_mib.get((60 / READ_EACH) as usize - 1..)?;
+    let [first, last] = [steady.first_chunk::<3>()?, steady.last_chunk::<3>()?];
+    Some(median(last.to_vec())? - median(first.to_vec())?)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -214,11 +236,16 @@ impl fmt::Display for Figures {
         writeln!(f, "{}", table(&head, &rows))?;
         let Self { scrape_ms, events, ticks, scrapes, failed_scrapes, closed, .. } = self;
         let [reading, slow, dead] = closed;
-        let [before, .., after] = self.phases.as_slice() else { return Err(fmt::Error) };
+        let [before, during, after] = self.phases.as_slice() else { return Err(fmt::Error) };
+        let readings: Vec<_> = during.rss_mib.iter().map(|mib| format!("{mib:.1}")).collect();
+        writeln!(f, "RSS with clients, every {READ_EACH} s: {} MiB", readings.join(", "))?;
+        let grown = grown(&during.rss_mib).ok_or(fmt::Error)?;
+        let kept = after.last_rss() - before.last_rss();
         let budgets = [
             ("a scrape", "ms of CPU", *scrape_ms, MOST_MS),
             ("longest gap", "ms", after.longest_gap_ms, MOST_GAP_MS),
-            ("kept after the clients", "MiB", after.rss_mib - before.rss_mib, MOST_KEPT_MIB),
+            ("growth with clients", "MiB", grown, MOST_GROWN_MIB),
+            ("kept after the clients", "MiB", kept, MOST_KEPT_MIB),
         ];
         for (name, unit, figure, limit) in budgets {
             let verdict = against(figure, limit);
@@ -235,11 +262,31 @@ impl fmt::Display for Figures {
 }
 
 fn row(phase: &Phase) -> Vec<String> {
-    let Phase { name, cpu_percent, rss_mib, longest_gap_ms } = phase;
+    let Phase { name, cpu_percent, longest_gap_ms, .. } = phase;
     vec![
         (*name).into(),
         format!("{cpu_percent:.2}"),
-        format!("{rss_mib:.1}"),
+        format!("{:.1}", phase.last_rss()),
         format!("{longest_gap_ms:.0}"),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grown_compares_the_second_minute_with_the_last() {
+        #[rustfmt::skip]
+        let table = [
+            // resident memory every 30 s, by how much it grew
+            (&[20.0, 30.0, 31.0, 30.0, 30.0, 30.0][..],       Some(0.0)), // buffers of the first minute
+            (&[20.0, 30.0, 31.0, 32.0, 33.0, 34.0][..],       Some(2.0)),
+            (&[20.0, 30.0, 30.0, 30.0, 30.0, 60.0, 30.0][..], Some(0.0)), // one reading
+            (&[20.0, 30.0, 30.0][..],                         None),
+        ];
+        for (rss_mib, want) in table {
+            assert_eq!(grown(rss_mib), want, "{rss_mib:?}");
+        }
+    }
 }

@@ -40,6 +40,9 @@ function Processes({ of, figure }: { of: Runner[]; figure: (runner: Runner) => [
   );
 }
 
+/** Processes of the root cgroup, or of the machine where that was looked at. */
+const ofNoCgroup = ({ runners }: Snapshot, resource: Resource) => runners.filter((one) => one.cgroup == null && isFor(one, resource));
+
 const ofMachine = ({ runners }: Snapshot, resource: Resource) => runners.filter((one) => one.isOfMachine && isFor(one, resource));
 
 /** Who has the memory that others wait for, where nobody took more of it just now. */
@@ -65,10 +68,12 @@ function Holders({ view }: { view: Snapshot }) {
   );
 }
 
+const moves = ({ io = 0 }: Runner): [string, number] => [`${bytes(io)}/s`, io];
+
 /** Who does the IO, while tasks wait for it. */
 function Movers({ view }: { view: Snapshot }) {
   const { io: all, isIoPartial: isPartial } = view.usage;
-  const processes = ofMachine(view, "io");
+  const processes = ofNoCgroup(view, "io");
   const node = view.whole.io;
   return (
     <>
@@ -87,10 +92,12 @@ function Movers({ view }: { view: Snapshot }) {
         ))}
       </ol>
       {all?.length === 0 && !isPartial && <p>No pod or service reads or writes a device.</p>}
+      {all && !isPartial && processes.length > 0 && <p>Processes in the root cgroup, which does more than any of them:</p>}
+      {all && !isPartial && <Processes of={processes} figure={moves} />}
       {all && isPartial && <p>Not of all pods and services is their IO accounted for.{processes.length > 0 && " Processes that do most:"}</p>}
-      {all && isPartial && <Processes of={processes} figure={({ io = 0 }) => [`${bytes(io)}/s`, io]} />}
+      {all && isPartial && <Processes of={processes} figure={moves} />}
       {!all && <p>No cgroup's IO is accounted for.{processes.length > 0 && " Processes that do most:"}</p>}
-      {!all && <Processes of={processes} figure={({ io = 0 }) => [`${bytes(io)}/s`, io]} />}
+      {!all && <Processes of={processes} figure={moves} />}
     </>
   );
 }
@@ -111,6 +118,7 @@ export function Because({ view, past }: { view: Snapshot; past: Past[] }) {
   const { pairs, over } = lately(past, 10);
   const harm = aggressors(pairs, 3).filter(({ loss }) => isNotable(loss, over));
   const loss = lossOf(view);
+  const nameless = ofNoCgroup(view, "memory").find(({ memory }) => memory && memory.growth > 0);
   const most = harm[0]?.loss ?? 1;
   const waits = (of: Resource) => view.verdict.some(({ resource, mood }) => resource === of && (mood === "pressed" || mood === "waits"));
   return (
@@ -121,6 +129,13 @@ export function Because({ view, past }: { view: Snapshot; past: Past[] }) {
             Memory: {bytes(loss.lost)} lost within {age(loss.over)}.
           </p>
           <ol class="ranked">
+            {loss.unattributed > (loss.takers[0]?.taken ?? 0) && (
+              <li>
+                <Named name="no cgroup" sub={nameless ? `most of all ${nameless.name}, pid ${nameless.pid}: ${ofProcess(nameless)}` : "the kernel's own, or of cgroups that cannot be read"} />
+                <b>{bytes(loss.unattributed)}</b>
+                <Meter parts={[{ kind: "others", share: loss.unattributed / loss.lost }]} />
+              </li>
+            )}
             {loss.takers.slice(0, 3).map((taker) => (
               <li key={taker.uid}>
                 <Named

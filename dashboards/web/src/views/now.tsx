@@ -157,6 +157,7 @@ function Sufferers({ view, past }: { view: Snapshot; past: Past[] }) {
     const of = worst(scope);
     return of ? `${percent(of.share)} for ${FOR[of.of]}` : percent(null);
   };
+  const isMeasured = view.whole.cpu != null || Object.values(view.scopes).some((scope) => worst(scope) !== null);
   const lost = (loss: number) => time(over ? loss / (over / 1e9) : null);
   return (
     <Panel title="Who suffers" id="sufferers" aside={<a href={link({ ...HOUR, view: "cgroups" })}>all cgroups</a>}>
@@ -174,7 +175,7 @@ function Sufferers({ view, past }: { view: Snapshot; past: Past[] }) {
           </li>
         ))}
       </ol>
-      {waiting.length === 0 && <p>No pod or service waits.</p>}
+      {waiting.length === 0 && <p>{isMeasured ? "No pod or service waits." : "Which pod or service waits was not measured: see Health."}</p>}
     </Panel>
   );
 }

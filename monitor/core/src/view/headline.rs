@@ -141,12 +141,14 @@ fn joined(resources: &[Resource]) -> String {
     }
 }
 
-/// The process that took most memory: of the first taker or, where no cgroup's memory is accounted
-/// for, of the machine.
+/// The process that took most memory: of the first taker or, where most belongs to no cgroup, of the
+/// root cgroup or the machine.
 #[must_use]
 pub fn taking_process(snapshot: &Snapshot, decision: &Decision) -> Option<String> {
-    let taker = decision.loss().and_then(|loss| loss.takers.first());
-    let Some(taker) = taker else { return growing(None, snapshot) };
+    let loss = decision.loss().filter(|loss| !loss.is_of_no_cgroup());
+    let Some(taker) = loss.and_then(|loss| loss.takers.first()) else {
+        return growing(None, snapshot);
+    };
     let mut scopes = snapshot.scopes.iter();
     let (id, _) = scopes.find(|(_, scope)| scope.path == taker.path)?;
     growing(Some(*id), snapshot)

@@ -38,9 +38,7 @@ pub(super) fn movers(snapshot: &Snapshot) -> Option<Vec<Mover>> {
         let is_of_now = |rate: &IoRate| !is_late(*rate, snapshot.whole.io);
         let rate = scope.io.filter(|rate| rate.operations() > 0 || rate.bytes() > Bytes(0))?;
         let rate = Some(rate).filter(is_of_now)?;
-        let bytes = Percent::share(rate.bytes().0, all.bytes().0.max(1));
-        let operations = Percent::share(rate.operations(), all.operations().max(1));
-        Some(Mover { cgroup: *id, io: rate, share: bytes.max(operations) })
+        Some(Mover { cgroup: *id, io: rate, share: rate.share_of(all) })
     });
     let mut moving = innermost(snapshot, moving.collect(), |one| (one.cgroup, one.share.0.into()));
     moving.sort_by_key(|one| (Reverse((one.share, one.io.bytes())), one.cgroup));
@@ -64,15 +62,30 @@ pub(super) fn is_partial(snapshot: &Snapshot) -> bool {
 /// alone tells nothing of who does it.
 #[must_use]
 pub fn node(snapshot: &Snapshot) -> Option<IoRate> {
-    let scopes = &snapshot.scopes;
-    let is_top = |scope: &&Scope| scope.parent.is_none_or(|above| !scopes.contains_key(&above));
-    scopes.values().find_map(|scope| scope.io)?;
-    let tops = scopes.values().filter(is_top).filter_map(|scope| scope.io);
-    let sum = tops.fold(IoRate::default(), IoRate::plus);
-    let sum = if is_late(sum, snapshot.whole.io) { IoRate::default() } else { sum };
+    snapshot.scopes.values().find_map(|scope| scope.io)?;
+    let sum = of_cgroups(snapshot).unwrap_or_default();
     let root = snapshot.whole.io.unwrap_or_default();
     let IoRate { read, written, .. } = if root.bytes() >= sum.bytes() { root } else { sum };
     Some(IoRate { read, written, ..if root.operations() >= sum.operations() { root } else { sum } })
+}
+
+/// What all cgroups below the root do; `None` where it cannot be of this tick.
+fn of_cgroups(snapshot: &Snapshot) -> Option<IoRate> {
+    let scopes = &snapshot.scopes;
+    let is_top = |scope: &&Scope| scope.parent.is_none_or(|above| !scopes.contains_key(&above));
+    let tops = scopes.values().filter(is_top).filter_map(|scope| scope.io);
+    let sum = tops.fold(IoRate::default(), IoRate::plus);
+    (!is_late(sum, snapshot.whole.io)).then_some(sum)
+}
+
+/// What tasks in the root cgroup itself do, kernel threads among them, and its share, if that is more
+/// than any pod or service does. `None` where a cgroup's IO is not known: it may be that one's.
+pub(super) fn root(snapshot: &Snapshot) -> Option<(IoRate, Percent)> {
+    let (all, below) = snapshot.whole.io.zip(of_cgroups(snapshot))?;
+    let rate = all.minus(below);
+    let share = rate.share_of(node(snapshot)?);
+    let most = movers(snapshot)?.first().map_or(Percent(0), |one| one.share);
+    (!is_partial(snapshot) && share >= MUCH && share > most).then_some((rate, share))
 }
 
 /// Who does most of the IO, in a sentence; `None` if nobody does any.
@@ -91,6 +104,12 @@ pub fn told(snapshot: &Snapshot) -> Option<String> {
                 .into(),
         );
     }
+    // Without a process it may be the kernel's own, as what swaps.
+    let of_root = root(snapshot).zip(busiest(None, snapshot, Resource::Io));
+    if let Some(((rate, share), process)) = of_root {
+        let name = with_process("The root cgroup", &process);
+        return Some(does(&name, rate, share, all));
+    }
     let Some(&Mover { cgroup, io: rate, share }) = movers.first().filter(|one| one.share >= MUCH)
     else {
         let spread =
@@ -105,6 +124,10 @@ pub fn told(snapshot: &Snapshot) -> Option<String> {
         Some(process) => with_process(&name, &process),
         None => name,
     };
+    Some(does(&name, rate, share, all))
+}
+
+fn does(name: &str, rate: IoRate, share: Percent, all: IoRate) -> String {
     let does = match rate {
         IoRate { written: Bytes(0), .. } => "reads",
         IoRate { read: Bytes(0), .. } => "writes",
@@ -120,7 +143,7 @@ pub fn told(snapshot: &Snapshot) -> Option<String> {
             all.operations()
         ),
     };
-    Some(format!("{name} {does} {figures} (by usage, not by harm)."))
+    format!("{name} {does} {figures} (by usage, not by harm).")
 }
 
 #[cfg(test)]
@@ -128,6 +151,7 @@ mod tests {
     use super::*;
     use crate::model::cgroup::CgroupPath;
     use crate::model::pod::{Place, QosClass, Runtime};
+    use crate::model::sample::Runner;
     use crate::model::units::Nanos;
 
     const MIB: u64 = 1 << 20;
@@ -173,6 +197,40 @@ mod tests {
             whole: Scope { io: rate(root), ..Scope::default() },
             scopes: scopes.into_iter().map(|(id, scope)| (CgroupId(id), scope)).collect(),
             ..Snapshot::default()
+        }
+    }
+
+    #[test]
+    fn root_cgroup_is_told_with_its_process() {
+        let runner = |is_of_machine| Runner {
+            pid: 7,
+            name: "dd".into(),
+            io: Some(Bytes(100 * MIB)),
+            is_of_machine,
+            ..Runner::default()
+        };
+        let told_of = |(name, mib): (&str, u64)| {
+            format!("{name} reads {mib}Mi/s of the node's 200Mi/s (by usage, not by harm).")
+        };
+        let (dd, pod) = ("The root cgroup (most of all dd, pid 7)", "pod u");
+        let spread = || "No pod or service does more than 5.00 % of the IO.".to_owned();
+        #[rustfmt::skip]
+        let table = [
+            // MiB/s of the pod, a service is accounted for, the process, what is said
+            (10,  true,  Some(runner(false)), told_of((dd, 189))),
+            (10,  true,  None,                spread()), // swapping, say
+            (10,  true,  Some(runner(true)),  spread()), // it may be the pod's
+            (90,  true,  Some(runner(false)), told_of((dd, 109))),
+            (110, true,  Some(runner(false)), told_of((pod, 110))),
+            (10,  false, Some(runner(false)),
+             "Which pod or service does most of the IO was not measured.".into()),
+        ];
+        for (of_pod, is_accounted, runner, want) in table {
+            let service = is_accounted.then_some((1, 0, 1, 0));
+            let mut snapshot =
+                node_of(Some((200, 0, 200, 0)), Some((of_pod, 0, of_pod, 0)), &[service]);
+            snapshot.runners = runner.into_iter().collect();
+            assert_eq!(told(&snapshot), Some(want), "{of_pod} {is_accounted}");
         }
     }
 

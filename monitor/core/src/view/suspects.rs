@@ -1,12 +1,13 @@
-//! Whose processes are looked for: those of the cgroup that the headline names, and of the machine
-//! where it can name none.
+//! Whose processes are looked for: those of the cgroup that the headline names, of the root cgroup where
+//! no other one is to be named, and of the machine where that cannot be told.
 
 use super::aggressor;
 use super::holders::holders;
-use super::movers::{MUCH, is_partial, movers};
+use super::movers::{self, MUCH, is_partial, movers};
 use super::verdict::{Mood, Resource, memory};
+use super::waiting::Level;
 use crate::model::cgroup::{CgroupId, CgroupPath};
-use crate::model::decision::Decision;
+use crate::model::decision::{Decision, Loss};
 use crate::model::snapshot::Snapshot;
 use crate::model::threshold;
 use crate::model::units::{Bytes, Percent};
@@ -31,15 +32,21 @@ pub enum Suspect {
 pub fn suspect(resource: Resource, snapshot: &Snapshot, decision: &Decision) -> Option<Suspect> {
     match resource {
         Resource::Cpu => aggressor::suspect(snapshot),
-        Resource::Memory => is_short_of_memory(snapshot, decision)
-            .then(|| taker(snapshot, decision).or_else(|| holder(snapshot)))
-            .map(|one| within(snapshot, one)),
+        Resource::Memory => is_short_of_memory(snapshot, decision).then(|| {
+            let is_nobodys = decision.loss().is_some_and(Loss::is_of_no_cgroup);
+            let of_root = || root(snapshot).filter(|_| is_accounted(snapshot));
+            match is_nobodys {
+                true => of_root().unwrap_or(Suspect::Machine),
+                false => within(snapshot, taker(snapshot, decision).or_else(|| holder(snapshot))),
+            }
+        }),
         Resource::Io => {
             let raw = snapshot.whole.pressure.io.and_then(|pressure| pressure.some);
             let waits = raw.is_some_and(|line| line.avg10 >= SUSPECTED);
             // Where the IO is known, and nobody does any, no process is to be named.
             match waits.then(|| movers(snapshot))? {
                 None => Some(Suspect::Machine),
+                Some(_) if movers::root(snapshot).is_some() => root(snapshot),
                 Some(all) => match all.first() {
                     Some(one) if one.share >= MUCH => Some(within(snapshot, Some(one.cgroup))),
                     _ if is_partial(snapshot) => Some(Suspect::Machine),
@@ -70,6 +77,19 @@ fn holder(snapshot: &Snapshot) -> Option<CgroupId> {
     holders(snapshot).first().map(|one| one.cgroup)
 }
 
+/// Whether the memory of each pod and service is known: what belongs to no cgroup is not theirs then.
+fn is_accounted(snapshot: &Snapshot) -> bool {
+    let mut units = snapshot.scopes.values().filter(|scope| Level::Units.shows(scope));
+    units.all(|scope| scope.files.as_ref().is_some_and(|files| files.memory.stat.is_some()))
+}
+
+/// The processes in the root cgroup itself; `None` where no cgroup tells its id.
+fn root(snapshot: &Snapshot) -> Option<Suspect> {
+    let above = snapshot.scopes.values().filter_map(|scope| scope.parent);
+    let id = { above }.find(|id| !snapshot.scopes.contains_key(id))?;
+    Some(Suspect::Cgroup { id, paths: vec![CgroupPath::root()] })
+}
+
 /// A cgroup and all that lie in it; without one, the machine.
 fn within(snapshot: &Snapshot, unit: Option<CgroupId>) -> Suspect {
     let found = unit.and_then(|id| Some((id, &snapshot.scopes.get(&id)?.path)));
@@ -85,7 +105,7 @@ mod tests {
 
     use super::*;
     use crate::model::cgroup::{Cgroup, MemoryStat};
-    use crate::model::decision::{Loss, Met, Taker, Trigger};
+    use crate::model::decision::{Met, Taker, Trigger};
     use crate::model::pod::{Place, QosClass, Runtime};
     use crate::model::psi::{Line, Pressure, Pressures};
     use crate::model::settings::usual_pressure_thresholds;
@@ -168,6 +188,26 @@ mod tests {
         for (of, avg10, is_accounted, decision, want) in table {
             let got = suspect(of, &node(avg10, is_accounted), &decision);
             assert_eq!(got, want, "{of:?} {avg10} {is_accounted}");
+        }
+        let of_root = || Some(Suspect::Cgroup { id: CgroupId(9), paths: vec![CgroupPath::root()] });
+        #[rustfmt::skip]
+        let table = [
+            // what all do, MiB that belong to no cgroup of 9, cgroups are accounted for, suspect for IO and for memory
+            (10, 0, true,  pod(),              service()),
+            (17, 5, true,  pod(),              of_root()), // the root cgroup does as much as the pod
+            (18, 4, true,  of_root(),          service()),
+            (18, 5, false, Some(Suspect::Machine), Some(Suspect::Machine)),
+        ];
+        for (all, unattributed, is_accounted, io, memory) in table {
+            let mut snapshot = node(5_00, is_accounted);
+            snapshot.scopes.values_mut().for_each(|scope| scope.parent = Some(CgroupId(9)));
+            snapshot.scopes.get_mut(&CgroupId(2)).unwrap().parent = Some(CgroupId(1));
+            snapshot.whole.io = Some(IoRate { read: Bytes(all), ..IoRate::default() });
+            let mut decision = met(Some("/pq.service"));
+            let loss = decision.ranking.as_mut().unwrap().loss.as_mut().unwrap();
+            (loss.unattributed, loss.takers[0].taken) = (Bytes(unattributed), Bytes(4));
+            assert_eq!(suspect(Io, &snapshot, &decision), io, "{all} {is_accounted}");
+            assert_eq!(suspect(Memory, &snapshot, &decision), memory, "{unattributed}");
         }
         let mut idle = node(90_00, true);
         idle.scopes.values_mut().for_each(|scope| scope.io = Some(IoRate::default()));

@@ -163,11 +163,12 @@ pub(super) fn largest(cgroup: CgroupId, snapshot: &Snapshot) -> Option<String> {
     all.max_by_key(|runner| runner.memory.map(|memory| memory.held)).map(process)
 }
 
-/// The process of a cgroup that takes memory, where that is known.
+/// The process of a cgroup that takes memory, where that is known; `None` stands for the root cgroup,
+/// or the machine where that was looked at.
 pub(super) fn growing(cgroup: Option<CgroupId>, snapshot: &Snapshot) -> Option<String> {
     let its = |runner: &&Runner| {
         let grows = runner.memory.is_some_and(|memory| memory.growth > Bytes(0));
-        grows && (runner.is_of_machine == cgroup.is_none()) && runner.cgroup == cgroup
+        grows && runner.cgroup == cgroup
     };
     snapshot.runners.iter().find(its).map(process)
 }

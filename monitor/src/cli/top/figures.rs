@@ -2,10 +2,13 @@
 
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::psi::Pressure;
+use isobar_core::model::sample::Runner;
 use isobar_core::model::snapshot::{Blame, Scope, Union};
 use isobar_core::model::units::{Bytes, MilliCpu, Nanos, Percent};
 use isobar_core::view::View;
 use isobar_core::view::waiting::{ROOT, name, root_name, with_busiest};
+
+use super::super::table::Table;
 
 /// Unknown values print as a dash: a 0 would be a measurement.
 pub(super) fn or_dash(text: Option<String>) -> String {
@@ -44,6 +47,26 @@ pub(super) fn time(nanos: Option<Nanos>) -> String {
 
 pub(super) fn amount(bytes: Option<Bytes>) -> String {
     or_dash(bytes.map(|bytes| bytes.to_string()))
+}
+
+/// Processes that no cgroup stands for, in the root cgroup or where none could be read, and what they
+/// use of what is short; `None` where none are known.
+pub(super) fn nameless(view: &View) -> Option<Table> {
+    let mut table = Table::new("PROCESS~ PID> CPUS> MEMORY> GROWTH/s> DISK/s>");
+    let all = view.snapshot.runners.iter().filter(|one| one.cgroup.is_none());
+    let mut n = 0;
+    for Runner { name, pid, used, memory, io, .. } in all {
+        table.row([
+            name.clone(),
+            pid.to_string(),
+            cores(Some(*used)),
+            amount(memory.map(|memory| memory.held)),
+            amount(memory.map(|memory| memory.growth)),
+            amount(*io),
+        ]);
+        n += 1;
+    }
+    (n > 0).then_some(table)
 }
 
 /// A length of time in its largest unit, or its two largest: `47 s`, `3 min`, `2 h 5 min`.

@@ -17,7 +17,7 @@ use super::super::output::{Format, List, view_json};
 use super::super::status;
 use super::super::table::Table;
 use super::Args;
-use super::figures::{amount, cores, names, percent, some, throttled, time, union};
+use super::figures::{amount, cores, nameless, names, percent, some, throttled, time, union};
 use super::rows::{self, Column};
 
 /// Pairs of sufferer and aggressor without `--rows`.
@@ -86,6 +86,10 @@ fn write(out: &mut dyn Write, view: &View, args: &Args) -> Result<()> {
     if !view.snapshot.aggressions.is_empty() {
         writeln!(out)?;
         aggressors(view, args.rows.unwrap_or(AGGRESSORS)).write(out, width)?;
+    }
+    if let Some(processes) = nameless(view) {
+        writeln!(out)?;
+        processes.write(out, width)?;
     }
     Ok(())
 }

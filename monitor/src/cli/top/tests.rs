@@ -263,6 +263,12 @@ fn draw_names_who_does_the_io_and_has_the_memory() {
     let state = || screen(Showing::Present, (100, 24)).after(tick(view.clone()));
     insta::assert_snapshot!("io_done", shown(&press(state(), "sssssss")));
     insta::assert_snapshot!("why_io", shown(&press(state(), "⏎")));
+
+    let mut bare = view_at(SHORT);
+    bare.snapshot.scopes.clear();
+    let nameless = |one: &Runner| Runner { cgroup: None, is_of_machine: true, ..one.clone() };
+    bare.snapshot.runners = view.snapshot.runners.iter().map(nameless).collect();
+    insta::assert_snapshot!("bare", shown(&screen(Showing::Present, (60, 20)).after(tick(bare))));
 }
 
 #[test]

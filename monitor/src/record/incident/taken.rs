@@ -43,8 +43,10 @@ impl Taken {
     }
 }
 
+/// Who took most; `None` if most belongs to no cgroup.
 fn first(loss: &Loss) -> Option<CgroupPath> {
-    loss.takers.first().map(|taker| taker.path.clone())
+    let taker = loss.takers.first().filter(|_| !loss.is_of_no_cgroup());
+    taker.map(|taker| taker.path.clone())
 }
 
 #[cfg(test)]

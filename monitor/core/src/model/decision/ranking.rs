@@ -64,6 +64,14 @@ pub struct Loss {
     pub unattributed: Bytes,
 }
 
+impl Loss {
+    /// Whether no party took as much as what belongs to none.
+    pub(crate) fn is_of_no_cgroup(&self) -> bool {
+        let most = self.takers.first().map_or(Bytes(0), |most| most.taken);
+        self.unattributed > most
+    }
+}
+
 /// A party that took a part of what was lost: a pod, a workload, or any other cgroup.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::cgroup::IoStat;
-use crate::model::units::{Bytes, Nanos, scale};
+use crate::model::units::{Bytes, Nanos, Percent, scale};
 
 /// Read and written, per second of the interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,6 +46,24 @@ impl IoRate {
     #[must_use]
     pub fn operations(self) -> u64 {
         self.reads.saturating_add(self.writes)
+    }
+
+    /// Of `all`: of its bytes or of its requests, whichever is more.
+    #[must_use]
+    pub(crate) fn share_of(self, all: Self) -> Percent {
+        let bytes = Percent::share(self.bytes().0, all.bytes().0.max(1));
+        bytes.max(Percent::share(self.operations(), all.operations().max(1)))
+    }
+
+    /// What is left without `part`.
+    #[must_use]
+    pub(crate) fn minus(self, part: Self) -> Self {
+        Self {
+            read: Bytes(self.read.0.saturating_sub(part.read.0)),
+            written: Bytes(self.written.0.saturating_sub(part.written.0)),
+            reads: self.reads.saturating_sub(part.reads),
+            writes: self.writes.saturating_sub(part.writes),
+        }
     }
 
     #[must_use]

@@ -33,10 +33,11 @@ pub fn outsider(Outsider { path, harm }: &Outsider) -> String {
 
 /// What was lost and who took it: `shop/web took 1.9Gi of the 2.1Gi that were lost in 30s`.
 #[must_use]
-pub fn lost(Loss { lost, over, takers, unattributed }: &Loss) -> String {
+pub fn lost(loss: &Loss) -> String {
+    let Loss { lost, over, takers, unattributed } = loss;
     let one = |taker: &Taker| format!("{} took {}", taker.full_name(), taker.taken);
     let mut took: Vec<String> = takers.iter().map(one).collect();
-    if takers.first().is_none_or(|most| unattributed > &most.taken) && unattributed.0 > 0 {
+    if loss.is_of_no_cgroup() {
         took.push(format!("{} belong to no cgroup", unattributed));
     }
     let of = format!("of the {} that were lost in {}", lost, super::time(*over));

@@ -291,6 +291,7 @@ fn headline_names_the_process_that_took_memory() {
         (Some("/s.slice/a.service"), of_machine.clone(), "lost in 10s."),
         (Some("/gone.service"),      of(2),      "lost in 10s."),
         (None,                       of_machine, process),
+        (None,                       runner.clone(), process), // of the root cgroup
     ];
     for (path, runner, want) in table {
         let snapshot = Snapshot { runners: vec![runner], ..node(0, &[]) };

@@ -5,6 +5,7 @@ use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::cli::terminal::{harmless, shorten};
+use crate::cli::top::figures::nameless;
 use crate::cli::top::paint::{Tone, tone_of};
 use crate::cli::top::rows::{Column, Row};
 use crate::cli::top::state::State;
@@ -14,11 +15,20 @@ pub(super) fn lines(state: &State, height: usize) -> Vec<Line<'static>> {
     let rows = state.rows();
     let by = state.view.as_ref().map_or(Lead::Lost, |view| lead(view).0);
     if rows.is_empty() {
-        let none = match state.list.filter.is_empty() {
-            true => "No cgroup was read.",
-            false => "No name contains this. Esc shows all.",
-        };
-        return vec![heading(state, by, &columns, name), state.paint.line(Tone::Plain, none)];
+        let heading = heading(state, by, &columns, name);
+        if !state.list.filter.is_empty() {
+            let none = "No name contains this. Esc shows all.";
+            return vec![heading, state.paint.line(Tone::Plain, none)];
+        }
+        let mut text = b"No cgroup was read.\n\n".to_vec();
+        if let Some(processes) = state.view.as_deref().and_then(nameless) {
+            let width = Some(state.size.0.into());
+            processes.write(&mut text, width).expect("memory takes all that is written");
+        }
+        let text = String::from_utf8_lossy(&text);
+        let lines = text.lines().take(height.saturating_sub(1));
+        let lines = lines.map(|line| state.paint.line(Tone::Plain, line));
+        return [heading].into_iter().chain(lines).collect();
     }
     let chosen = state.chosen_of(&rows);
     let n = height.saturating_sub(1);
