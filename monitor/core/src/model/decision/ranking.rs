@@ -66,7 +66,8 @@ pub struct Loss {
 
 impl Loss {
     /// Whether no party took as much as what belongs to none.
-    pub(crate) fn is_of_no_cgroup(&self) -> bool {
+    #[must_use]
+    pub fn is_of_no_cgroup(&self) -> bool {
         let most = self.takers.first().map_or(Bytes(0), |most| most.taken);
         self.unattributed > most
     }
