@@ -33,8 +33,8 @@ const MOST_GAP_MS: f64 = 2_000.0;
 const MOST_KEPT_MIB: f64 = 5.0;
 /// Of resident memory, while the same clients stay: from the second minute to the last.
 const MOST_GROWN_MIB: f64 = 1.0;
-/// Between two readings of resident memory.
-const READ_EACH: u32 = 30;
+/// Seconds of which one figure of resident memory is.
+const READ_EACH: usize = 30;
 const LOADED: Duration = Duration::from_secs(300);
 /// Before the clients come, and after they went.
 const ALONE: Duration = Duration::from_secs(30);
@@ -61,7 +61,7 @@ pub(super) struct Figures {
 struct Phase {
     name: &'static str,
     cpu_percent: f64,
-    /// Every [`READ_EACH`] seconds; the last one is at the end.
+    /// Of each [`READ_EACH`] seconds the mean: each second's sways by some MiB.
     rss_mib: Vec<f64>,
     longest_gap_ms: f64,
 }
@@ -141,16 +141,17 @@ fn phase(
     mut each_second: impl FnMut() -> Result<()>,
 ) -> Result<Phase> {
     let (before, since) = (Cpu::of(agent.pid())?, Since::now());
-    let (mut rss_mib, pause) = (Vec::new(), Duration::from_secs(READ_EACH.into()));
+    let mut rss = Vec::new();
     while since.within(time) {
         rig.pause(Duration::from_secs(1))?;
         each_second()?;
-        if !since.within(pause * (1 + rss_mib.len() as u32)) {
-            rss_mib.push(Memory::of(agent.pid())?.now);
-        }
+        rss.push(Memory::of(agent.pid())?.now);
     }
     let (after, took) = (Cpu::of(agent.pid())?, since.elapsed().as_secs_f64());
     let ticks = (after.user - before.user + after.system - before.system) as f64;
+    // A rest of less is that of a phase which took a little longer.
+    let means = rss.chunks_exact(READ_EACH.min(rss.len()));
+    let rss_mib = means.map(|of| of.iter().sum::<f64>() / of.len() as f64).collect();
     let gap = agent.snapshot()?["cost"]["longestGap"].as_f64().context("no longest gap")?;
     let cpu_percent = 100.0 * ticks / USER_HZ / took;
     Ok(Phase { name, cpu_percent, rss_mib, longest_gap_ms: gap / 1e6 })
@@ -159,7 +160,7 @@ fn phase(
 /// By how much resident memory grew from the second minute on: from the median of the first three
 /// readings to that of the last three. The first minute fills buffers.
 fn grown(rss_mib: &[f64]) -> Option<f64> {
-    let steady = rss_mib.get((60 / READ_EACH) as usize - 1..)?;
+    let steady = rss_mib.get(60 / READ_EACH - 1..)?;
     let [first, last] = [steady.first_chunk::<3>()?, steady.last_chunk::<3>()?];
     Some(median(last.to_vec())? - median(first.to_vec())?)
 }
@@ -238,7 +239,7 @@ impl fmt::Display for Figures {
         let [reading, slow, dead] = closed;
         let [before, during, after] = self.phases.as_slice() else { return Err(fmt::Error) };
         let readings: Vec<_> = during.rss_mib.iter().map(|mib| format!("{mib:.1}")).collect();
-        writeln!(f, "RSS with clients, every {READ_EACH} s: {} MiB", readings.join(", "))?;
+        writeln!(f, "RSS with clients, means of {READ_EACH} s: {} MiB", readings.join(", "))?;
         let grown = grown(&during.rss_mib).ok_or(fmt::Error)?;
         let kept = after.last_rss() - before.last_rss();
         let budgets = [
