@@ -6,53 +6,53 @@
 //! kernel's own, and what was swapped out. Page cache does not: the kernel can drop it.
 
 mod figures;
+mod lost;
 mod party;
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
 use self::figures::Holding;
 pub(crate) use self::figures::{Counts, cache, freed_by_end, held};
+pub(crate) use self::lost::Lost;
 use self::party::{Rooms, parties};
 use crate::model::cgroup::{CgroupId, Limit};
 use crate::model::condition::ScopeName;
-use crate::model::decision::{Loss, Taker};
+use crate::model::decision::InForce;
 use crate::model::node::Meminfo;
-use crate::model::pod::Place;
 use crate::model::sample::{GapReason, Sample};
 use crate::model::snapshot::{Scope, Snapshot};
-use crate::model::units::{Bytes, Nanos, scale};
+use crate::model::threshold::Resource;
+use crate::model::units::{Bytes, Nanos};
 use crate::policy::scope;
 use crate::policy::workload::Workloads;
 
 /// A loss is looked at over this time at least: in less, one allocation would be the whole of it.
 const SHORTEST: Nanos = Nanos(10 * Nanos::SECOND.0);
-/// Readings are kept for so long. What was taken before is no cause of what runs out now.
-const LONGEST: Nanos = Nanos(300 * Nanos::SECOND.0);
+/// Readings are kept for so long: in less, a leak of 100 KiB a second is not told from noise.
+const LONGEST: Nanos = Nanos(3_600 * Nanos::SECOND.0);
+/// Over so long it is looked at who took memory all along.
+const ALONG: Nanos = Nanos(300 * Nanos::SECOND.0);
 /// The time in which this part of the scope's memory was lost is looked at: short for a fast leak,
 /// long for a slow one.
 const PART: u64 = 20;
-/// A smaller part that was lost is no cause of a shortage: it has been there for longer.
-const LEAST_PART: u64 = 50;
+/// A smaller part that was lost is no cause of a shortage: what pods take and give back is as much.
+const LEAST_PART: u64 = 200;
 /// Distance of readings that are kept, by their age.
-const SPACING: [(Nanos, Nanos); 3] = [
+const SPACING: [(Nanos, Nanos); 4] = [
     (Nanos(12 * Nanos::SECOND.0), Nanos(Nanos::SECOND.0 * 3 / 4)),
     (Nanos(60 * Nanos::SECOND.0), Nanos(5 * Nanos::SECOND.0)),
-    (Nanos(u64::MAX), Nanos(20 * Nanos::SECOND.0)),
+    (ALONG, Nanos(20 * Nanos::SECOND.0)),
+    (Nanos(u64::MAX), Nanos(600 * Nanos::SECOND.0)),
 ];
 /// A party is a taker if it took this part of what the largest one took, and this much.
 const OF_LARGEST: u64 = 4;
 const LEAST: Bytes = Bytes(1 << 20);
-/// Shares of what was lost that differ by less than this part are the same.
-const NOISE: u64 = 8;
-/// As many takers are named.
-const NAMED: usize = 5;
 /// The last two seconds count more than the eight before: growth that slows ends soon.
 const RECENT: Nanos = Nanos(2 * Nanos::SECOND.0);
 
-/// Readings of every party, oldest first. 33 readings of 500 parties take some 140 KiB.
+/// Readings of every party, oldest first. 45 readings of 500 parties take some 350 KiB.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct TakerStanding {
@@ -205,9 +205,15 @@ impl TakerStanding {
             let over = now.at.since(self.slots[slot].at);
             Lost { lost, over, taken, unattributed, is_established, ..Lost::default() }
         };
-        let is_long = |slot: &usize| now.at.since(self.slots[*slot].at) >= SHORTEST;
+        let until = self.until(now.at, sample);
+        let is_long = |slot: &usize| until.since(self.slots[*slot].at) >= SHORTEST;
         let mut most: Option<Lost> = None;
         for slot in (0..last).rev().filter(is_long) {
+            // Further back only for what is too little to have a cause: pods have started since.
+            let is_known = most.as_ref().is_some_and(|most| most.is_established);
+            if is_known && now.at.since(self.slots[slot].at) > ALONG {
+                break;
+            }
             let lost = since(slot);
             let is_enough = lost.lost.0 >= capacity / PART;
             if most.as_ref().is_none_or(|most| lost.lost > most.lost) {
@@ -224,8 +230,22 @@ impl TakerStanding {
             (lost.lost.0 >= capacity / PART).then_some(lost)
         };
         let lately = most.or_else(early)?;
-        let lasting = lasting(&lately, &since(0));
+        let age = |slot: usize| now.at.since(self.slots[slot].at);
+        let along = (0..last).find(|slot| age(*slot) <= ALONG.max(lately.over)).unwrap_or(0);
+        // Who is squeezed has not stopped of its own.
+        let recent = (0..last).rev().find(|slot| until == now.at && age(*slot) >= RECENT);
+        let lasting = lately.lasting(&since(along), recent.map(since).as_ref());
         Some(Lost { lasting, ..lately })
+    }
+
+    /// A loss is looked at over ten seconds before this, and until now: not only over time in which
+    /// those who took it are squeezed.
+    fn until(&self, now: Nanos, sample: &Sample) -> Nanos {
+        let is_of_memory =
+            |one: &&InForce| one.action.reason.threshold.resource() == Resource::Memory;
+        let squeezed = sample.squeezes().filter(is_of_memory).map(|one| one.since).min();
+        let first = self.slots.front().map_or(now, |slot| slot.at.plus(SHORTEST));
+        squeezed.map_or(now, |since| since.max(first).min(now))
     }
 
     /// How fast a party grows, in bytes a second; negative if it shrinks.
@@ -252,103 +272,6 @@ impl TakerStanding {
 /// From how much on a party is a cause where the largest taker took `largest`: a quarter of that.
 pub(crate) fn taker_from(largest: Bytes) -> Bytes {
     LEAST.max(Bytes(largest.0 / OF_LARGEST))
-}
-
-/// What each party took lately, or what its share of the whole time would be of that, if it is less
-/// by an eighth: who warms up or fills its heap anew takes much for a while, a leak took its share all
-/// along.
-fn lasting(lately: &Lost, all_along: &Lost) -> BTreeMap<CgroupId, Bytes> {
-    let one = |(id, taken): (&CgroupId, &Bytes)| {
-        let share = scale(all_along.taken_by(*id).0, lately.lost.0, all_along.lost.0);
-        let is_less = share < taken.0 - taken.0 / NOISE;
-        (*id, if is_less { Bytes(share) } else { *taken })
-    };
-    lately.taken.iter().map(one).collect()
-}
-
-/// What was lost, by party.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Lost {
-    lost: Bytes,
-    over: Nanos,
-    taken: BTreeMap<CgroupId, Bytes>,
-    /// The part of it that is no more than the party's share of all that was lost while readings are
-    /// kept.
-    lasting: BTreeMap<CgroupId, Bytes>,
-    unattributed: Bytes,
-    /// It is so much that who took it is the cause.
-    is_established: bool,
-}
-
-impl Lost {
-    pub(crate) fn taken_by(&self, id: CgroupId) -> Bytes {
-        self.taken.get(&id).copied().unwrap_or_default()
-    }
-
-    pub(crate) fn lasting_of(&self, id: CgroupId) -> Bytes {
-        self.lasting.get(&id).copied().unwrap_or_default()
-    }
-
-    /// The most that a party that is none of `but` took, and the most that one took all along. What
-    /// belongs to no party counts in the first.
-    pub(crate) fn largest_but(&self, but: impl Fn(CgroupId) -> bool) -> (Bytes, Bytes) {
-        let largest = |of: &BTreeMap<CgroupId, Bytes>| {
-            of.iter().filter(|(id, _)| !but(**id)).map(|(_, bytes)| *bytes).max()
-        };
-        let taken = largest(&self.taken).unwrap_or_default().max(self.unattributed);
-        (taken, largest(&self.lasting).unwrap_or_default())
-    }
-
-    /// So much, which is enough to have a cause, and taken by no party that is known.
-    #[cfg(test)]
-    pub(crate) fn established(lost: Bytes) -> Self {
-        Self { lost, is_established: true, ..Self::default() }
-    }
-
-    pub(crate) fn lost(&self) -> Bytes {
-        self.lost
-    }
-
-    /// Whether so much was lost that who took it is the cause.
-    pub(crate) fn is_established(&self) -> bool {
-        self.is_established
-    }
-
-    /// For decisions and people: by name, the largest takers of those that took `from` on.
-    pub(crate) fn told(
-        &self,
-        snapshot: &Snapshot,
-        sample: &Sample,
-        from: Bytes,
-        may_be_marked: impl Fn(CgroupId, &Scope) -> bool,
-    ) -> Loss {
-        let mut takers: Vec<_> = self.taken.iter().filter(|(_, taken)| **taken >= from).collect();
-        takers
-            .sort_unstable_by_key(|(id, taken)| (Reverse((self.lasting_of(**id), **taken)), **id));
-        let taker = |(id, taken): (&CgroupId, &Bytes)| {
-            let scope = snapshot.scopes.get(id)?;
-            let path = scope.path.clone();
-            let pod = match &scope.place {
-                Place::Pod { uid, .. } => Some(uid.clone()),
-                _ => None,
-            };
-            let known = pod.as_ref().and_then(|uid| sample.pods.as_ref()?.get(uid));
-            let last = || path.segments().next_back().unwrap_or_default().to_owned();
-            Some(Taker {
-                name: known
-                    .map(|pod| pod.name.clone())
-                    .or_else(|| pod.clone())
-                    .unwrap_or_else(last),
-                namespace: known.map(|pod| pod.namespace.clone()).unwrap_or_default(),
-                uid: pod.unwrap_or_else(|| path.0.to_string()),
-                path,
-                taken: *taken,
-                may_be_marked: may_be_marked(*id, scope),
-            })
-        };
-        let takers = takers.into_iter().take(NAMED).filter_map(taker).collect();
-        Loss { lost: self.lost, over: self.over, takers, unattributed: self.unattributed }
-    }
 }
 
 /// Growth per second over the last ten seconds of readings, newest first; `None` before there are

@@ -57,7 +57,7 @@ pub struct Contender {
     pub harm: Option<Harm>,
     /// What it took of the memory that was lost; `None` if unknown.
     pub taken: Option<Bytes>,
-    /// The part of it that it took all along, and not only lately; `None` if unknown.
+    /// What its share of all that was taken all along would be of that; `None` if unknown.
     pub lasting: Option<Bytes>,
     /// Memory that its end would give back; `None` if unknown.
     pub frees: Option<Bytes>,
@@ -100,8 +100,8 @@ impl Contender {
         }
     }
 
-    /// Whether it took more lately than all along.
-    pub(super) fn took_lately(&self) -> bool {
+    /// Whether it took more or less lately than all along.
+    pub(super) fn took_otherwise(&self) -> bool {
         self.lasting.is_some() && self.lasting != self.taken
     }
 

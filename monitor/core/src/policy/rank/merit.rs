@@ -22,7 +22,7 @@ pub(super) struct Scale {
     some_lack_stats: bool,
     /// Some candidate has a preference, so the key decides first.
     some_prefer: bool,
-    /// Of several takers some took more lately than all along, so the key decides.
+    /// Of several takers some took more or less lately than all along, so the key decides.
     some_lasting: bool,
 }
 
@@ -101,7 +101,7 @@ impl Scale {
         let is_taker = |one: &&Contender| cause.is_some_and(|cause| cause.is_taker(one));
         let takers = || contenders.iter().filter(is_taker);
         let are_several = matches!(by, By::Taken(_)) && takers().count() > 1;
-        let some_lasting = are_several && takers().any(Contender::took_lately);
+        let some_lasting = are_several && takers().any(Contender::took_otherwise);
         Self { order, resource, cause, some_lack_stats, some_prefer, some_lasting }
     }
 

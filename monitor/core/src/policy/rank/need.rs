@@ -7,7 +7,7 @@ use super::contender::Contender;
 use crate::model::cgroup::CgroupId;
 use crate::model::pod::Place;
 use crate::model::snapshot::Snapshot;
-use crate::model::units::{Bytes, Nanos};
+use crate::model::units::{Bytes, Nanos, scale};
 use crate::policy::takers::{self, Counts, Lost};
 
 /// What is known of a shortage of memory.
@@ -93,8 +93,10 @@ pub(super) fn causes(
     let from_above = from(above.iter().copied().flatten().max()).max(least);
     if above.iter().flatten().any(|taken| *taken >= from_above) {
         let own = contenders.into_iter().zip(above);
-        let own =
-            own.map(|(one, taken)| Contender { taken, lasting: one.lasting.min(taken), ..one });
+        let part = |one: &Contender, taken: Option<Bytes>| {
+            Some(Bytes(scale(one.lasting?.0, taken?.0, one.taken?.0)))
+        };
+        let own = own.map(|(one, taken)| Contender { taken, lasting: part(&one, taken), ..one });
         let own = own.collect();
         return (own, need(from_above, None));
     }

@@ -33,10 +33,12 @@ pub(super) enum Family {
     HeapBesideLeak,
     /// Beside a daemon that leaks, pods start and warm up one after the other.
     WarmUpsBesideDaemon,
+    /// Memory runs short by a leak that takes some hundredths of a percent of it a second.
+    SlowLeak,
 }
 
 impl Family {
-    pub(super) const ALL: [Self; 19] = [
+    pub(super) const ALL: [Self; 20] = [
         Self::LeakBestEffort,
         Self::LeakBurstable,
         Self::LeakWithinRequest,
@@ -56,6 +58,7 @@ impl Family {
         Self::WarmUpInShortage,
         Self::HeapBesideLeak,
         Self::WarmUpsBesideDaemon,
+        Self::SlowLeak,
     ];
 }
 
@@ -221,6 +224,21 @@ impl Node {
                     let request = if class == be { 0 } else { until / MIB + 1 };
                     parties.push(Party { is_guilty: false, ..leak(5, class, request, growth) });
                 }
+            }
+            Family::SlowLeak => {
+                let held = memory / MIB / dice.between(10, 40);
+                let class = dice.of(&[be, bu]);
+                parties.push(leak(
+                    held,
+                    class,
+                    0,
+                    Growth::Leak(memory / dice.between(9_000, 16_000)),
+                ));
+                // The largest, and it takes nothing.
+                let spare = 100 * MIB + memory / dice.between(120, 160);
+                let large = free - held * MIB - spare;
+                parties
+                    .push(Party { is_guilty: false, ..leak(large / MIB, be, 0, Growth::Steady) });
             }
             Family::Bursts => {
                 parties.push(leak(dice.between(20, 200), bu, 20, Growth::Bursts(rate * 2)));

@@ -1,0 +1,129 @@
+//! What a scope lost, and who took it: lately, and all along.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use crate::model::cgroup::CgroupId;
+use crate::model::decision::{Loss, Taker};
+use crate::model::pod::Place;
+use crate::model::sample::Sample;
+use crate::model::snapshot::{Scope, Snapshot};
+use crate::model::units::{Bytes, Nanos, scale};
+
+/// Shares of what was lost that differ by less than this part are the same, and who takes less than
+/// this part of what it took has stopped.
+const NOISE: u64 = 8;
+/// Of how fast memory was lost, the part from which on others go on taking it.
+const PACE: u64 = 4;
+/// As many takers are named.
+const NAMED: usize = 5;
+
+/// What was lost, by party.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Lost {
+    pub(super) lost: Bytes,
+    pub(super) over: Nanos,
+    pub(super) taken: BTreeMap<CgroupId, Bytes>,
+    /// What each party's share of what was lost all along would be of this.
+    pub(super) lasting: BTreeMap<CgroupId, Bytes>,
+    pub(super) unattributed: Bytes,
+    /// It is so much that who took it is the cause.
+    pub(super) is_established: bool,
+}
+
+impl Lost {
+    /// What each party's share of what was lost `all_along` would be of this: who warms up or fills its
+    /// heap anew takes much for a while, a leak took its share before, too. It is at most half as much
+    /// again as it took, or that where readings are of less than twice the time; then who has stopped,
+    /// while others go on, counts by what it took in the most `recent` time.
+    pub(super) fn lasting(
+        &self,
+        all_along: &Self,
+        recent: Option<&Self>,
+    ) -> BTreeMap<CgroupId, Bytes> {
+        let share = |of: &Self, id| scale(of.taken_by(id).0, self.lost.0, of.lost.0);
+        let is_long = all_along.over.0 >= self.over.0.saturating_mul(2);
+        let goes_on =
+            |recent: &&Self| recent.lost.0 >= scale(self.lost.0, recent.over.0, self.over.0) / PACE;
+        let recent = recent.filter(|_| !is_long).filter(goes_on);
+        let one = |(id, taken): (&CgroupId, &Bytes)| {
+            let most = if is_long { taken.0.saturating_add(taken.0 / 2) } else { taken.0 };
+            let along = share(all_along, *id).min(most);
+            let is_same = along.abs_diff(taken.0) <= taken.0 / NOISE;
+            let along = if is_same { taken.0 } else { along };
+            let stopped = recent.map(|recent| share(recent, *id));
+            let stopped = stopped.filter(|late| *late < taken.0 / NOISE);
+            (*id, Bytes(stopped.map_or(along, |late| late.min(along))))
+        };
+        self.taken.iter().map(one).collect()
+    }
+
+    pub(crate) fn taken_by(&self, id: CgroupId) -> Bytes {
+        self.taken.get(&id).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn lasting_of(&self, id: CgroupId) -> Bytes {
+        self.lasting.get(&id).copied().unwrap_or_default()
+    }
+
+    /// The most that a party that is none of `but` took, and the most that one took all along. What
+    /// belongs to no party counts in the first.
+    pub(crate) fn largest_but(&self, but: impl Fn(CgroupId) -> bool) -> (Bytes, Bytes) {
+        let largest = |of: &BTreeMap<CgroupId, Bytes>| {
+            of.iter().filter(|(id, _)| !but(**id)).map(|(_, bytes)| *bytes).max()
+        };
+        let taken = largest(&self.taken).unwrap_or_default().max(self.unattributed);
+        (taken, largest(&self.lasting).unwrap_or_default())
+    }
+
+    /// So much, which is enough to have a cause, and taken by no party that is known.
+    #[cfg(test)]
+    pub(crate) fn established(lost: Bytes) -> Self {
+        Self { lost, is_established: true, ..Self::default() }
+    }
+
+    pub(crate) fn lost(&self) -> Bytes {
+        self.lost
+    }
+
+    /// Whether so much was lost that who took it is the cause.
+    pub(crate) fn is_established(&self) -> bool {
+        self.is_established
+    }
+
+    /// For decisions and people: by name, the largest takers of those that took `from` on.
+    pub(crate) fn told(
+        &self,
+        snapshot: &Snapshot,
+        sample: &Sample,
+        from: Bytes,
+        may_be_marked: impl Fn(CgroupId, &Scope) -> bool,
+    ) -> Loss {
+        let mut takers: Vec<_> = self.taken.iter().filter(|(_, taken)| **taken >= from).collect();
+        takers
+            .sort_unstable_by_key(|(id, taken)| (Reverse((self.lasting_of(**id), **taken)), **id));
+        let taker = |(id, taken): (&CgroupId, &Bytes)| {
+            let scope = snapshot.scopes.get(id)?;
+            let path = scope.path.clone();
+            let pod = match &scope.place {
+                Place::Pod { uid, .. } => Some(uid.clone()),
+                _ => None,
+            };
+            let known = pod.as_ref().and_then(|uid| sample.pods.as_ref()?.get(uid));
+            let last = || path.segments().next_back().unwrap_or_default().to_owned();
+            Some(Taker {
+                name: known
+                    .map(|pod| pod.name.clone())
+                    .or_else(|| pod.clone())
+                    .unwrap_or_else(last),
+                namespace: known.map(|pod| pod.namespace.clone()).unwrap_or_default(),
+                uid: pod.unwrap_or_else(|| path.0.to_string()),
+                path,
+                taken: *taken,
+                may_be_marked: may_be_marked(*id, scope),
+            })
+        };
+        let takers = takers.into_iter().take(NAMED).filter_map(taker).collect();
+        Loss { lost: self.lost, over: self.over, takers, unattributed: self.unattributed }
+    }
+}

@@ -1,0 +1,121 @@
+//! Who took memory is told from who has stopped, from who is squeezed, and from noise.
+
+use super::*;
+use crate::model::decision::{Action, Met, Phase, StepKind, StepReason, Target, Trigger};
+use crate::model::settings::Deletion;
+use crate::model::threshold::{PressureSignal, PressureThreshold};
+
+#[test]
+fn loss_names_last_who_has_stopped() {
+    // What a pod and the daemon hold at a second, in MiB.
+    type Row = (&'static str, u64, fn(u64) -> (u64, u64), &'static [&'static str]);
+    #[rustfmt::skip]
+    let table: [Row; 4] = [
+        // what happens, seconds watched; takers, first to go first
+        ("it has warmed up beside a leak",  14, |t| (10 + 20 * t.min(9), 10 + 8 * t), &[DAEMON, "u1"]),
+        ("it still warms up",               14, |t| (10 + 20 * t.min(14), 10 + 8 * t), &["u1", DAEMON]),
+        ("both have stopped",               14, |t| (10 + 20 * t.min(9), 10 + 8 * t.min(9)), &["u1", DAEMON]),
+        // Watched for longer, it is told from the whole time.
+        ("it takes much at times, and waits", 40, |t| (10 + 40 * (t / 4), 10 + 8 * (t % 4)), &["u1"]),
+    ];
+    for (what, seconds, held, want) in table {
+        let samples = (0..=seconds).map(|t| {
+            let (pod, daemon) = held(t);
+            sample(t + 1, pod + daemon, &[("/kubepods", 0), (POD, pod), (DAEMON, daemon)])
+        });
+        let (_, got, _) = takers(&samples.collect::<Vec<_>>());
+        let names: Vec<_> = got.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, want, "{what}: {got:?}");
+    }
+}
+
+/// A squeeze of memory that began at a second.
+fn squeeze(second: u64) -> InForce {
+    let scope = ScopeName::System;
+    let on = PressureSignal::Exhaustion(Nanos(10 * Nanos::SECOND.0));
+    let threshold = Trigger::Pressure(PressureThreshold { scope, on, grace: Nanos(0) });
+    let action = Action {
+        id: 1,
+        step: StepKind::Squeeze,
+        target: Target::default(),
+        reason: Met { threshold, since: Nanos(0), is_due: true, measured: 0, missing: None },
+        why: StepReason::Gentlest,
+        want: None,
+        grace: None,
+        deadline: Nanos(0),
+        escalates_to: None,
+        deletion: Deletion::Never,
+        restart: None,
+        is_enforced: true,
+        message: String::new(),
+        annotations: BTreeMap::new(),
+    };
+    let since = Nanos(second * Nanos::SECOND.0);
+    InForce { action, since, held: None, phase: Phase::Squeezed }
+}
+
+#[test]
+fn loss_names_who_took_it_before_a_squeeze() {
+    #[rustfmt::skip]
+    let table: [(Option<u64>, &[&str], u64); 3] = [
+        // since when the pod is squeezed that takes 8 MiB a second for 40 s; takers, seconds looked at
+        (None,     &[DAEMON],       10),
+        (Some(41), &["u1", DAEMON], 30),
+        // The agent was started after it: it looks at all that it has seen.
+        (Some(0),  &["u1", DAEMON], 60),
+    ];
+    for (since, want, seconds) in table {
+        let samples = (0..=60).map(|t: u64| {
+            let (pod, daemon) = (10 + 8 * t.min(40), 10 + 10 * t.saturating_sub(40));
+            let held = [("/kubepods", 0), (POD, pod), (DAEMON, daemon)];
+            let mut sample = sample(t + 1, pod + daemon, &held);
+            sample.in_force.extend(since.filter(|since| *since <= t).map(squeeze));
+            sample
+        });
+        let (over, got, _) = takers(&samples.collect::<Vec<_>>());
+        let names: Vec<_> = got.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, want, "{since:?}: {got:?}");
+        assert!(over.abs_diff(seconds) <= 5, "{since:?}: {over} s");
+    }
+}
+
+#[test]
+fn loss_tells_a_slow_leak_from_noise() {
+    #[rustfmt::skip]
+    let table = [
+        // KiB of 1 GiB that the pod takes in ten seconds; whether that is a cause after so many seconds
+        (10,  300,   false),
+        (10,  3_000, false),
+        (30,  300,   false),
+        (30,  3_000, true),
+        (300, 300,   true),
+    ];
+    for (each, seconds, want) in table {
+        let samples = (0..=seconds / 10).map(|n| {
+            let held = 100 + each * n / 1_024;
+            sample(n * 10 + 1, held, &[("/kubepods", 0), (POD, held)])
+        });
+        let samples: Vec<_> = samples.collect();
+        let mut standing = TakerStanding::default();
+        let snapshot = take_in(&mut standing, &samples);
+        let sample = samples.last().unwrap();
+        let lost = standing.loss(ScopeName::System, Counts::Held, sample, &snapshot).unwrap();
+        assert_eq!(lost.is_established(), want, "{each} KiB for {seconds} s: {lost:?}");
+    }
+}
+
+#[test]
+fn loss_looks_back_no_further_than_to_a_cause() {
+    for (each, want) in [(30, 2_100), (300, 300)] {
+        // The pod takes so many KiB in ten seconds, and the daemon started 46 minutes ago.
+        let samples = (0..=300).map(|n| {
+            let (pod, daemon) = (100 + each * n / 1_024, if n < 20 { 0 } else { 300 });
+            let groups = [("/kubepods", 0), (POD, pod), (DAEMON, daemon)];
+            sample(n * 10 + 1, pod + daemon, &groups)
+        });
+        let (over, got, _) = takers(&samples.collect::<Vec<_>>());
+        let names: Vec<_> = got.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["u1"], "{each}: {got:?}");
+        assert!(over.abs_diff(want) <= 500, "{each}: {over} s");
+    }
+}
