@@ -1,6 +1,6 @@
 //! Because of whom: who does the IO, and which processes are named.
 
-use isobar_core::model::cgroup::CgroupId;
+use isobar_core::model::cgroup::{Cgroup, CgroupId, MemoryFiles, MemoryStat};
 use isobar_core::model::decision::{Decision, Loss, Order, Ranking, Taker};
 use isobar_core::model::psi::{Line, Pressure, Pressures};
 use isobar_core::model::sample::{Resident, Runner};
@@ -87,6 +87,18 @@ fn root_is_busy(tick: u64) -> Snapshot {
     snapshot
 }
 
+/// Work waits for memory, and a process in the root cgroup has more than any cgroup.
+fn root_has_memory(tick: u64) -> Snapshot {
+    let mut snapshot = root_is_busy(tick);
+    (snapshot.whole.pressure, snapshot.covers) = (pressures(10, 62_00, 10), Coverage::default());
+    for scope in snapshot.scopes.values_mut() {
+        let stat = MemoryStat { anon: Bytes(60 * MIB), ..MemoryStat::default() };
+        let memory = MemoryFiles { stat: Some(stat), ..MemoryFiles::default() };
+        scope.files = Some(Cgroup { memory, ..Cgroup::default() }.into());
+    }
+    snapshot
+}
+
 /// What the kernel, or a process in the root cgroup, took.
 fn taken_by_no_cgroup() -> Decision {
     let taker = Taker { uid: "/small.service".into(), taken: Bytes(9 * MIB), ..Taker::default() };
@@ -113,6 +125,7 @@ fn taken_by_no_cgroup() -> Decision {
 fn because_names_who_uses_what_is_short() {
     let Some(browser) = browser() else { return };
     let (io, bare) = (Server::of(io_is_short), Server::of(nothing_by_cgroup));
+    let held = Server::of(root_has_memory);
     let (root, kernel) = (
         Server::deciding(root_is_busy, taken_by_no_cgroup()),
         Server::deciding(io_is_short, taken_by_no_cgroup()),
@@ -134,6 +147,8 @@ fn because_names_who_uses_what_is_short() {
         (&root, "now",     "headline",   "300Mi belong to no cgroup of the 309Mi that were lost in 10s. Most of all restore, pid 61"),
         (&root, "now",     "aggressors", "no cgroupmost of all restore, pid 61: 700Mi, growing by 40Mi/s300Mi/small.service9.0Mi"),
         (&root, "now",     "aggressors", "Processes in the root cgroup, which does more than any of them:rsyncpid 62190Mi/s"),
+        (&held, "now",     "headline",   "The root cgroup (most of all restore, pid 61: 700Mi, growing by 40Mi/s) has more memory than any pod or service."),
+        (&held, "now",     "aggressors", "Processes in the root cgroup:restorepid 61700Mi, growing by 40Mi/s"),
         (&kernel, "now",   "aggressors", "no cgroupthe kernel's own, or of cgroups that cannot be read300Mi"),
     ];
     for (server, view, panel, words) in table {

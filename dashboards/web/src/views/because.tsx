@@ -49,7 +49,7 @@ const ofMachine = ({ runners }: Snapshot, resource: Resource) => runners.filter(
 function Holders({ view }: { view: Snapshot }) {
   const all = view.usage.memory;
   const most = all[0]?.held || 1;
-  const processes = ofMachine(view, "memory");
+  const processes = ofNoCgroup(view, "memory");
   return (
     <>
       <p class="why">Memory: who holds most of it, page cache left out. Who took it is ranked once a threshold is due.</p>
@@ -63,7 +63,8 @@ function Holders({ view }: { view: Snapshot }) {
         ))}
       </ol>
       {all.length === 0 && <p>No cgroup's memory is accounted for.{processes.length > 0 && " Processes that take or have most:"}</p>}
-      {all.length === 0 && <Processes of={processes} figure={(one) => [ofProcess(one), one.memory?.held ?? 0]} />}
+      {all.length > 0 && processes.length > 0 && <p>Processes in the root cgroup:</p>}
+      <Processes of={processes} figure={(one) => [ofProcess(one), one.memory?.held ?? 0]} />
     </>
   );
 }

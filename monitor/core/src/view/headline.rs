@@ -7,7 +7,7 @@ use super::cpu_loss::{is_mutual, losses};
 use super::foresight::OomLimit;
 use super::lead::{Sufferer, about, per_second, sufferers};
 use super::verdict::{Mood, Resource, Verdict, cause_words};
-use super::waiting::{busiest_of_machine, growing, root_name, short_name, with_busiest};
+use super::waiting::{busiest_of_machine, growing, largest, root_name, short_name, with_busiest};
 use super::{holders, movers};
 use crate::model::cgroup::Limit;
 use crate::model::decision::Decision;
@@ -145,7 +145,11 @@ fn joined(resources: &[Resource]) -> String {
 /// root cgroup or the machine.
 #[must_use]
 pub fn taking_process(snapshot: &Snapshot, decision: &Decision) -> Option<String> {
-    let loss = decision.loss().filter(|loss| !loss.is_of_no_cgroup());
+    let loss = decision.loss();
+    if let Some(loss) = loss.filter(|loss| loss.is_of_no_cgroup()) {
+        // Once it has stopped to grow it may have taken that, if it has so much.
+        return growing(None, snapshot).or_else(|| largest(None, loss.unattributed, snapshot));
+    }
     let Some(taker) = loss.and_then(|loss| loss.takers.first()) else {
         return growing(None, snapshot);
     };

@@ -26,10 +26,7 @@ pub struct Holder {
 /// Those first that hold most that cannot be dropped; pods alone where it is their common limit that
 /// is reached. Whose memory is not accounted for is left out.
 pub(super) fn holders(snapshot: &Snapshot) -> Vec<Holder> {
-    let causes = snapshot.whole.memory.iter().flat_map(|memory| &memory.causes);
-    let short = causes.filter(|(cause, wait)| cause.is_shortage() && wait.union.now > Nanos(0));
-    let longest = short.max_by_key(|(_, wait)| wait.union.now);
-    let is_of_pods = longest.is_some_and(|(cause, _)| *cause == MemoryCause::AllocatableLimit);
+    let is_of_pods = is_limit_of_pods(snapshot);
     let counts = |scope: &Scope| match is_of_pods {
         true => matches!(scope.place, Place::Pod { .. }),
         false => Level::Units.shows(scope),
@@ -43,14 +40,39 @@ pub(super) fn holders(snapshot: &Snapshot) -> Vec<Holder> {
     holding
 }
 
+/// Whether it is the common limit of all pods that is reached.
+fn is_limit_of_pods(snapshot: &Snapshot) -> bool {
+    let causes = snapshot.whole.memory.iter().flat_map(|memory| &memory.causes);
+    let short = causes.filter(|(cause, wait)| cause.is_shortage() && wait.union.now > Nanos(0));
+    let longest = short.max_by_key(|(_, wait)| wait.union.now);
+    longest.is_some_and(|(cause, _)| *cause == MemoryCause::AllocatableLimit)
+}
+
+/// Whether more belongs to no cgroup, processes in the root cgroup or the kernel, than to any pod or
+/// service.
+pub(super) fn is_of_no_cgroup(snapshot: &Snapshot) -> bool {
+    let scopes = &snapshot.scopes;
+    let is_top = |scope: &&Scope| scope.parent.is_none_or(|above| !scopes.contains_key(&above));
+    let tops = scopes.values().filter(is_top).filter_map(|scope| held(scope.files.as_ref()?));
+    let below = tops.fold(0u64, |sum, held| sum.saturating_add(held.0));
+    let used = snapshot.node.memory.map_or(0, |memory| memory.in_use().0);
+    let most = holders(snapshot).first().map(|one| one.held);
+    most.is_some_and(|most| used.saturating_sub(below) > most.0) && !is_limit_of_pods(snapshot)
+}
+
 /// Who holds most memory or, where that is not known, which process; in a sentence.
 pub(super) fn told(snapshot: &Snapshot) -> Option<String> {
     let Some(Holder { cgroup, held }) = holders(snapshot).into_iter().next() else {
         let process = busiest_of_machine(snapshot, Resource::Memory)?;
         return Some(format!("The process that takes or has most memory: {process}."));
     };
+    let of_root = || largest(None, held, snapshot).filter(|_| !is_limit_of_pods(snapshot));
+    if let Some(process) = of_root() {
+        let root = with_process("The root cgroup", &process);
+        return Some(format!("{root} has more memory than any pod or service."));
+    }
     let name = short_name(snapshot.scopes.get(&cgroup)?);
-    let name = match largest(cgroup, snapshot) {
+    let name = match largest(Some(cgroup), Bytes(0), snapshot) {
         Some(process) => with_process(&name, &process),
         None => name,
     };
@@ -88,8 +110,13 @@ mod tests {
             memory: Some(Resident { held: Bytes(300 << 20), growth: Bytes(growth << 20) }),
             ..Runner::default()
         };
+        let of_root = || Runner { is_of_machine: false, ..runner(None, 0) };
+        let root = "The root cgroup (most of all hog, pid 7: 300Mi) has more memory than any pod or service.";
         #[rustfmt::skip]
         let table = [
+            (Some(200), Some(100), false, vec![of_root()], Some(root)),
+            (Some(200), Some(300), false, vec![of_root()], Some("a.service holds most memory: 300Mi.")),
+            (Some(200), Some(100), true,  vec![of_root()], Some("pod u holds most memory: 200Mi.")),
             // MiB of a pod and of a service, short for pods alone, processes, what is said
             (Some(200), Some(400), false, vec![], Some("a.service holds most memory: 400Mi.")),
             (Some(200), Some(400), true,  vec![], Some("pod u holds most memory: 200Mi.")),

@@ -2,12 +2,12 @@
 //! no other one is to be named, and of the machine where that cannot be told.
 
 use super::aggressor;
-use super::holders::holders;
+use super::holders::{holders, is_of_no_cgroup};
 use super::movers::{self, MUCH, is_partial, movers};
 use super::verdict::{Mood, Resource, memory};
 use super::waiting::Level;
 use crate::model::cgroup::{CgroupId, CgroupPath};
-use crate::model::decision::{Decision, Loss};
+use crate::model::decision::Decision;
 use crate::model::snapshot::Snapshot;
 use crate::model::threshold;
 use crate::model::units::{Bytes, Percent};
@@ -33,11 +33,14 @@ pub fn suspect(resource: Resource, snapshot: &Snapshot, decision: &Decision) -> 
     match resource {
         Resource::Cpu => aggressor::suspect(snapshot),
         Resource::Memory => is_short_of_memory(snapshot, decision).then(|| {
-            let is_nobodys = decision.loss().is_some_and(Loss::is_of_no_cgroup);
+            let loss = decision.loss().filter(|loss| loss.lost > Bytes(0));
             let of_root = || root(snapshot).filter(|_| is_accounted(snapshot));
-            match is_nobodys {
-                true => of_root().unwrap_or(Suspect::Machine),
-                false => within(snapshot, taker(snapshot, decision).or_else(|| holder(snapshot))),
+            let of_unit =
+                || within(snapshot, taker(snapshot, decision).or_else(|| holder(snapshot)));
+            match loss {
+                Some(loss) if loss.is_of_no_cgroup() => of_root().unwrap_or(Suspect::Machine),
+                None if is_of_no_cgroup(snapshot) => of_root().unwrap_or_else(of_unit),
+                _ => of_unit(),
             }
         }),
         Resource::Io => {
@@ -105,7 +108,8 @@ mod tests {
 
     use super::*;
     use crate::model::cgroup::{Cgroup, MemoryStat};
-    use crate::model::decision::{Met, Taker, Trigger};
+    use crate::model::decision::{Loss, Met, Taker, Trigger};
+    use crate::model::node::Meminfo;
     use crate::model::pod::{Place, QosClass, Runtime};
     use crate::model::psi::{Line, Pressure, Pressures};
     use crate::model::settings::usual_pressure_thresholds;
@@ -198,16 +202,27 @@ mod tests {
             (18, 4, true,  of_root(),          service()),
             (18, 5, false, Some(Suspect::Machine), Some(Suspect::Machine)),
         ];
-        for (all, unattributed, is_accounted, io, memory) in table {
+        let rooted = |all, is_accounted| {
             let mut snapshot = node(5_00, is_accounted);
             snapshot.scopes.values_mut().for_each(|scope| scope.parent = Some(CgroupId(9)));
             snapshot.scopes.get_mut(&CgroupId(2)).unwrap().parent = Some(CgroupId(1));
             snapshot.whole.io = Some(IoRate { read: Bytes(all), ..IoRate::default() });
+            snapshot
+        };
+        for (all, unattributed, is_accounted, io, memory) in table {
+            let snapshot = rooted(all, is_accounted);
             let mut decision = met(Some("/pq.service"));
             let loss = decision.ranking.as_mut().unwrap().loss.as_mut().unwrap();
             (loss.unattributed, loss.takers[0].taken) = (Bytes(unattributed), Bytes(4));
             assert_eq!(suspect(Io, &snapshot, &decision), io, "{all} {is_accounted}");
             assert_eq!(suspect(Memory, &snapshot, &decision), memory, "{unattributed}");
+        }
+        // In its grace period nothing is ranked: the service has 300 MiB, the pod 100.
+        for (used, want) in [(700, service()), (701, of_root())] {
+            let mut snapshot = rooted(10, true);
+            let (total, available) = (Bytes(used << 20), Bytes(0));
+            snapshot.node.memory = Some(Meminfo { total, available, ..Meminfo::default() });
+            assert_eq!(suspect(Memory, &snapshot, &met(None)), want, "{used}");
         }
         let mut idle = node(90_00, true);
         idle.scopes.values_mut().for_each(|scope| scope.io = Some(IoRate::default()));

@@ -156,11 +156,17 @@ pub fn busiest(
     snapshot.runners.iter().find(its).map(process)
 }
 
-/// The process of a cgroup that has most memory, where that is known.
-pub(super) fn largest(cgroup: CgroupId, snapshot: &Snapshot) -> Option<String> {
-    let its = |runner: &&Runner| runner.cgroup == Some(cgroup) && !runner.is_of_machine;
-    let all = snapshot.runners.iter().filter(its).filter(|runner| runner.memory.is_some());
-    all.max_by_key(|runner| runner.memory.map(|memory| memory.held)).map(process)
+/// The process of a cgroup that has most memory, more than `than`, where that is known; `None` stands
+/// for the root cgroup.
+pub(super) fn largest(
+    cgroup: Option<CgroupId>,
+    than: Bytes,
+    snapshot: &Snapshot,
+) -> Option<String> {
+    let its = |runner: &&Runner| runner.cgroup == cgroup && !runner.is_of_machine;
+    let held = |runner: &Runner| runner.memory.map(|memory| memory.held);
+    let all = snapshot.runners.iter().filter(its).filter(|runner| held(runner) > Some(than));
+    all.max_by_key(|runner| held(runner)).map(process)
 }
 
 /// The process of a cgroup that takes memory, where that is known; `None` stands for the root cgroup,

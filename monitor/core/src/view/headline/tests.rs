@@ -294,7 +294,7 @@ fn headline_names_the_process_that_took_memory() {
         (None,                       runner.clone(), process), // of the root cgroup
     ];
     for (path, runner, want) in table {
-        let snapshot = Snapshot { runners: vec![runner], ..node(0, &[]) };
+        let snapshot = Snapshot { runners: vec![runner.clone()], ..node(0, &[]) };
         let taken = Bytes(90 << 20);
         let taker = |path: &str| Taker {
             name: "a".into(),
@@ -308,6 +308,17 @@ fn headline_names_the_process_that_took_memory() {
             takers: path.map(taker).into_iter().collect(),
             unattributed: Bytes(0),
         };
+        // It has stopped to grow, and has more than belongs to no cgroup, or less.
+        for (mib, want) in [(90, " Most of all python, pid 4711: 100Mi."), (110, "in 10s.")] {
+            let memory = Some(Resident { held: Bytes(100 << 20), growth: Bytes(0) });
+            let runners =
+                vec![Runner { cgroup: None, is_of_machine: false, memory, ..runner.clone() }];
+            let snapshot = Snapshot { runners, ..node(0, &[]) };
+            let loss = Loss { unattributed: Bytes(mib << 20), takers: Vec::new(), ..loss.clone() };
+            let decision = Decision { ranking: Some(ranking(loss)), ..Decision::default() };
+            let got = headline(&snapshot, &[], &decision, &[]);
+            assert!(got.ends_with(want), "{mib}: {got}");
+        }
         let decision = Decision { ranking: Some(ranking(loss)), ..Decision::default() };
         let got = headline(&snapshot, &[], &decision, &[]);
         assert!(got.starts_with("Short of memory") && got.ends_with(want), "{path:?}: {got}");
