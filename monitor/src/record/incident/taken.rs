@@ -75,12 +75,8 @@ mod tests {
         let ranking = Ranking {
             signal: "memory.available".into(),
             order: Order::Cause,
-            candidates: Vec::new(),
-            n_candidates: 0,
-            spared: Vec::new(),
-            n_spared: 0,
-            outsiders: Vec::new(),
             loss: Some(loss),
+            ..Ranking::default()
         };
         Decision { ranking: Some(ranking), ..Decision::default() }
     }

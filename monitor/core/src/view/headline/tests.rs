@@ -330,12 +330,8 @@ pub(in crate::view) fn ranking(loss: Loss) -> Ranking {
     Ranking {
         signal: "memory.available".into(),
         order: Order::Cause,
-        candidates: Vec::new(),
-        n_candidates: 0,
-        spared: Vec::new(),
-        n_spared: 0,
-        outsiders: Vec::new(),
         loss: Some(loss),
+        ..Ranking::default()
     }
 }
 
