@@ -9,6 +9,7 @@ use crate::busy::{Load, Node};
 use crate::ticks::{Dice, anything};
 use isobar::record::journal::{Bounds, Journal, Start};
 use isobar::record::reader::{Entry, Recorded, Recording};
+use isobar::record::replay::{Replay, Replayed};
 use isobar_core::model::decision::{Decision, Event};
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::{Gap, GapReason, Sample};
@@ -282,6 +283,45 @@ fn journal_bounds() {
         let (last, _) = read(&dir.path().join(only));
         assert!(frames.ends_with(&last), "a segment is read by itself, too");
     }
+}
+
+/// For want of room ticks are taken out of the oldest segments. The others replay as they were
+/// decided, and a replay tells how many are missing.
+#[test]
+fn journal_thins_what_replays() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("r");
+    let samples = noisy(600);
+    let bounds = Bounds { size: Bytes(2 << 20), ..Bounds::default() };
+    let mut engine = Engine::new(Settings::default(), Standing::new(8));
+    let begun = Start { at: samples[0].at, ..start(engine.standing().clone()) };
+    let mut journal = Journal::create(&path, begun, bounds).unwrap();
+    // A killed agent may leave it.
+    fs::write(dir.path().join("r.thinner"), "torn").unwrap();
+    drop(journal);
+    journal = Journal::create(&path, start(engine.standing().clone()), bounds).unwrap();
+    for sample in &samples {
+        let decision = engine.step(sample.clone()).decision;
+        journal.write(sample, &decision, engine.standing()).unwrap();
+    }
+    drop(journal);
+    assert!(!names(&dir).contains(&"r.thinner".into()));
+    let (mut ticks, mut missing) = (Vec::new(), Vec::new());
+    for replayed in Replay::new(Recording::open(&path).unwrap(), None) {
+        match replayed.unwrap() {
+            Replayed::Tick(judged) => {
+                assert_eq!(judged.text, judged.recorded, "tick {}", judged.tick);
+                ticks.push(judged.tick);
+            }
+            Replayed::Notice(text) => {
+                let n = text.strip_suffix(" ticks are not in the recording").unwrap();
+                missing.push(n.parse::<u64>().unwrap());
+            }
+        }
+    }
+    let all = ticks.len() as u64 + missing.iter().sum::<u64>();
+    assert_eq!(all, 601 - ticks[0], "each is there, or told to be missing");
+    assert!(missing.len() > 5 && ticks[0] < 400, "{ticks:?} {missing:?}");
 }
 
 #[test]

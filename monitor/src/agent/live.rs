@@ -146,7 +146,7 @@ impl Source for Live {
     fn look_for(&mut self, suspect: impl Fn(Resource) -> Option<Suspect>) {
         let now = clock::now().boot;
         for runners in self.runners.iter_mut().filter(|runners| runners.is_due(now)) {
-            runners.suspect(suspect(runners.resource()));
+            runners.suspect(suspect(runners.resource()), now);
         }
     }
 

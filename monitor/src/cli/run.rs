@@ -106,7 +106,8 @@ struct RecordArgs {
     /// Record nothing, and keep no incidents, unless --record says where.
     #[arg(long, env = "ISOBAR_NO_RECORD")]
     no_record: bool,
-    /// Maximum size of the recording; the oldest segments are deleted first.
+    /// Maximum size of the recording; of the oldest segments 15 ticks of each 300 are kept, and then
+    /// none.
     #[arg(long, value_name = "SIZE", default_value = "512Mi")]
     record_max_size: Quantity,
     /// Maximum age of the recording; older segments are deleted.

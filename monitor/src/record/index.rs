@@ -149,7 +149,7 @@ fn n_before(file: &mut File, begins: &[u64], wall: Nanos) -> io::Result<usize> {
 }
 
 /// Where the frame ends that begins at byte `from`; `None` if it does not end, or is none.
-fn frame_end(file: &File, from: u64) -> io::Result<Option<u64>> {
+pub(super) fn frame_end(file: &File, from: u64) -> io::Result<Option<u64>> {
     match walk(file, from) {
         Err(why) if why.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
         other => other,

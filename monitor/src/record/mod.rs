@@ -12,4 +12,5 @@ pub mod moment;
 pub mod reader;
 pub mod replay;
 mod segments;
+mod thin;
 pub mod what_if;

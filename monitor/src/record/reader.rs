@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use super::lines::{Lines, Piece};
 use super::segments::{existing, path_of};
-use isobar_core::model::sample::Sample;
+use isobar_core::model::sample::{Moment, Sample};
 use isobar_core::recording::apply::{Misfit, State};
 use isobar_core::recording::format::{FORMAT, Header, OLDEST, Opening, Tick, VERSION};
 use isobar_core::recording::mark;
@@ -85,6 +85,8 @@ pub struct Recording {
     lines: Option<(PathBuf, Lines)>,
     /// `None` until a header is read, and after damage.
     state: Option<State>,
+    /// When the last tick was.
+    last: Option<Moment>,
     /// Ticks that were skipped for want of a header before them.
     n_skipped: u64,
     has_begun: bool,
@@ -130,6 +132,7 @@ impl Recording {
             segments,
             lines: None,
             state: None,
+            last: None,
             n_skipped: 0,
             has_begun: false,
             has_told_version: false,
@@ -244,7 +247,10 @@ impl Recording {
         if settings.is_some_and(|settings| settings.get().len() > SETTINGS) {
             return Err(Misfit(format!("settings of more than {} MiB", SETTINGS >> 20)));
         }
-        let header: Header = room::from_slice(line)?;
+        let mut header: Header = room::from_slice(line)?;
+        // Of a segment that was thinned, the ticks between are gone.
+        let before = header.standing.before.as_ref().map(|before| before.at);
+        header.continues &= self.last.is_none() || self.last == before;
         self.tell_version(&header.isobar);
         self.state = Some(State::begin(standing.before)?);
         self.waiting.push_back(Entry::Header(Box::new(header)));
@@ -258,7 +264,9 @@ impl Recording {
         if decision.get().len() > DECISION {
             return Err(Misfit(format!("a decision of more than {} MiB", DECISION >> 20)));
         }
-        let recorded = Recorded { sample: state.sample()?, decision: decision.get().into() };
+        let sample = state.sample()?;
+        self.last = Some(sample.at);
+        let recorded = Recorded { sample, decision: decision.get().into() };
         self.waiting.push_back(Entry::Frame(Box::new(recorded)));
         Ok(())
     }

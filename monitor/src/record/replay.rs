@@ -154,7 +154,7 @@ impl Replay {
         let who = format!("isobar {} on {}", header.isobar, header.facts.name);
         self.facts = Some(header.facts);
         match paused {
-            Some(n) => Stepped::Notice(format!("{n} ticks were not recorded")),
+            Some(n) => Stepped::Notice(format!("{n} ticks are not in the recording")),
             None if !is_first && !header.continues => {
                 Stepped::Notice(format!("another run begins: {who}"))
             }

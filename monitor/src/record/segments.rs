@@ -1,5 +1,6 @@
 //! The segments of one recording, oldest first, bounded by size and age: files `FILE`, `FILE.1`,
-//! `FILE.2` .., or memory where nothing may be written.
+//! `FILE.2` .., or memory where nothing may be written. For want of room the oldest are thinned before
+//! any is deleted.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -13,10 +14,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::fs::{MemfdFlags, memfd_create, statvfs};
 
 use super::index::{self, Begun};
+use super::thin::thin;
 use isobar_core::model::sample::Moment;
 use isobar_core::model::units::{Bytes, Nanos};
 
-/// Maximum size and age: the oldest segments beyond either are deleted.
+/// Maximum size and age. Beyond the age segments are deleted; beyond the size the oldest are thinned,
+/// and deleted once all are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     /// Of all segments together.
@@ -61,6 +64,14 @@ struct Old {
     size: u64,
     /// By the wall clock; 0 if its first line is lost.
     begun: Nanos,
+    /// It was thinned, or could not be.
+    is_thin: bool,
+}
+
+impl Old {
+    fn new(size: u64, begun: Nanos) -> Self {
+        Self { size, begun, is_thin: false }
+    }
 }
 
 /// Where the segments of a recording are. A clone names the same ones.
@@ -112,12 +123,7 @@ impl Ring {
 
     fn make(&self, n: u64) -> io::Result<File> {
         match self {
-            Self::Files(path) => OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                // Names, labels and annotations of pods are confidential.
-                .mode(0o600)
-                .open(segment(path, n)),
+            Self::Files(path) => create(&segment(path, n)),
             Self::Memory { files, .. } => {
                 let file = File::from(memfd_create("recording", MemfdFlags::CLOEXEC)?);
                 lock(files).insert(n, file.try_clone()?);
@@ -134,6 +140,15 @@ impl Ring {
         Some(disk.f_bavail.saturating_mul(disk.f_frsize))
     }
 
+    /// Leaves of a segment what [`thin`] keeps, and tells its size; an error leaves it whole.
+    fn thin(&self, n: u64) -> io::Result<u64> {
+        let Self::Files(path) = self else { return Err(io::ErrorKind::Unsupported.into()) };
+        let (segment, thinner) = (segment(path, n), thinner(path));
+        let thinned = thin(&mut File::open(&segment)?, &mut create(&thinner)?);
+        let renamed = thinned.and_then(|size| fs::rename(&thinner, &segment).map(|()| size));
+        renamed.inspect_err(|_| drop(fs::remove_file(&thinner)))
+    }
+
     fn remove(&self, n: u64) -> io::Result<()> {
         match self {
             Self::Files(path) => fs::remove_file(segment(path, n)),
@@ -144,6 +159,11 @@ impl Ring {
             Self::One(_) => Ok(()),
         }
     }
+}
+
+/// Names, labels and annotations of pods are confidential.
+fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
 /// A file without a name, as a path of this process.
@@ -220,11 +240,20 @@ fn number(file: &OsStr, name: &OsStr) -> Option<u64> {
 }
 
 fn segment(path: &Path, n: u64) -> PathBuf {
-    if n == 0 {
-        return path.into();
+    match n {
+        0 => path.into(),
+        n => beside(path, &format!(".{n}")),
     }
+}
+
+/// What is to take the place of a segment, while it is written.
+fn thinner(path: &Path) -> PathBuf {
+    beside(path, ".thinner")
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{n}"));
+    name.push(ending);
     name.into()
 }
 
@@ -232,6 +261,8 @@ impl Segments {
     /// Continues after the existing segments. The inner error is the path of a file with a segment's
     /// name that is no recording; it is not touched.
     pub(super) fn open(path: &Path, bounds: Bounds) -> io::Result<Result<Self, PathBuf>> {
+        // An agent that was killed may have left it.
+        let _ = fs::remove_file(thinner(path));
         let mut old = BTreeMap::new();
         let mut next = 0;
         for (n, file) in existing(path)? {
@@ -245,7 +276,7 @@ impl Segments {
                 Begun::Unknown => Nanos(0),
                 Begun::Mark(_) | Begun::Foreign => return Ok(Err(file)),
             };
-            old.insert(n, Old { size: metadata.len(), begun });
+            old.insert(n, Old::new(metadata.len(), begun));
             next = n.saturating_add(1);
         }
         Ok(Ok(Self { ring: Ring::Files(path.into()), bounds, most: bounds.size.0, old, next }))
@@ -267,7 +298,7 @@ impl Segments {
             let (n, mut to) = (self.next, self.ring.make(self.next)?);
             self.next = n.saturating_add(1);
             let size = io::copy(&mut from, &mut to)?;
-            self.old.insert(n, Old { size, begun: begun.wall });
+            self.old.insert(n, Old::new(size, begun.wall));
         }
         Ok(())
     }
@@ -283,10 +314,10 @@ impl Segments {
         &self.ring
     }
 
-    /// Begins a segment after `before`, and deletes the segments beyond the bounds.
+    /// Begins a segment after `before`, and makes room for all of it.
     pub(super) fn begin(&mut self, before: Option<Segment>, at: Moment) -> io::Result<Segment> {
         if let Some(Segment { n, size, begun, .. }) = before {
-            self.old.insert(n, Old { size, begun: begun.wall });
+            self.old.insert(n, Old::new(size, begun.wall));
         }
         let n = self.next;
         let file = self.ring.make(n)?;
@@ -301,10 +332,18 @@ impl Segments {
         let room = self.most - self.most / Bounds::SEGMENTS;
         let oldest = Nanos(now.wall.0.saturating_sub(self.bounds.age.0));
         while let Some((n, old)) = self.old.first_key_value() {
-            if held(&self.old) <= room && old.begun >= oldest {
+            let is_young = old.begun >= oldest;
+            if held(&self.old) <= room && is_young {
                 break;
             }
             let n = *n;
+            let mut whole = self.old.iter_mut().filter(|(_, old)| !old.is_thin);
+            if let Some((n, old)) = whole.next().filter(|_| is_young) {
+                // A disk that is full or fails may have no room for it: then it is deleted.
+                old.size = self.ring.thin(*n).unwrap_or(old.size);
+                old.is_thin = true;
+                continue;
+            }
             match self.ring.remove(n) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => self.old.remove(&n),

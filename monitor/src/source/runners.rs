@@ -40,8 +40,10 @@ const GROWS: Bytes = Bytes(1 << 20);
 const NAMED: usize = 3;
 /// Between the two looks of a pair, at least.
 const APART: Nanos = Nanos(Nanos::SECOND.0 / 2);
-/// From one pair of looks to the next.
+/// From one pair of looks at a suspect to the next at the same one.
 const REST: Nanos = Nanos(10 * Nanos::SECOND.0);
+/// From one pair of looks to the next, whoever is the suspect.
+const SHORTEST_REST: Nanos = Nanos(2 * Nanos::SECOND.0);
 
 mod process;
 
@@ -125,19 +127,22 @@ impl Runners {
         self.resource
     }
 
-    /// Whether it wants to know whom to suspect: twice in ten seconds it looks, and at one cgroup.
+    /// Whether it wants to know whom to suspect.
     #[must_use]
     pub fn is_due(&self, now: Nanos) -> bool {
-        let has_rested = self.looked.is_none_or(|last| now.since(last) >= REST);
-        self.before.is_none() && self.next.is_none() && has_rested
+        self.before.is_none() && self.next.is_none() && self.has_rested(SHORTEST_REST, now)
     }
 
-    /// Whose processes are looked at next; `None` if no cgroup is suspected.
-    pub fn suspect(&mut self, whose: Option<Suspect>) {
-        if whose.is_none() {
-            self.found.clear();
-        }
-        self.next = whose;
+    /// Whose processes are looked at next, for the same suspect twice in ten seconds; `None` if no
+    /// cgroup is suspected.
+    pub fn suspect(&mut self, whose: Option<Suspect>, now: Nanos) {
+        let Some(whose) = whose else { return self.found.clear() };
+        let is_another = self.progress.whose != whose.cgroup();
+        self.next = (is_another || self.has_rested(REST, now)).then_some(whose);
+    }
+
+    fn has_rested(&self, rest: Nanos, now: Nanos) -> bool {
+        self.looked.is_none_or(|last| now.since(last) >= rest)
     }
 
     /// Adds what the last two looks found. It is kept until the next two, or until no cgroup is

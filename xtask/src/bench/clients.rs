@@ -1,4 +1,5 @@
-//! What readers cost the agent: fifty streams, some of which do not read, and a scraper, for minutes.
+//! What readers cost the agent: fifty streams, some of which do not read, and a scraper, for minutes,
+//! beside an agent without any.
 
 use std::fmt;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -29,7 +30,7 @@ const SCRAPES: usize = 15;
 const MOST_MS: f64 = 2.0;
 /// Between two ticks: the next one comes in the second after.
 const MOST_GAP_MS: f64 = 2_000.0;
-/// Of resident memory that the clients cost.
+/// Of resident memory that the clients leave: what the agent has beyond one that had none.
 const MOST_KEPT_MIB: f64 = 5.0;
 /// Of resident memory, while the same clients stay: from the second minute to the last.
 const MOST_GROWN_MIB: f64 = 1.0;
@@ -63,6 +64,8 @@ struct Phase {
     cpu_percent: f64,
     /// Of each [`READ_EACH`] seconds the mean: each second's sways by some MiB.
     rss_mib: Vec<f64>,
+    /// Of the agent without clients, in the last of these.
+    alone_mib: f64,
     longest_gap_ms: f64,
 }
 
@@ -82,8 +85,9 @@ pub(super) fn measure(rig: &mut Rig) -> Result<Figures> {
     rig.progress.step(&format!("clients: {n} streams, {CGROUPS} cgroups"), expected());
     let _tree = Tree::grow(rig, CGROUPS, Cpus::Calm)?;
     let mut agent = rig.agent()?;
+    let alone = rig.agent_with("alone", &[])?;
     rig.pause(Duration::from_secs(6))?;
-    let before = phase(rig, &mut agent, "before", ALONE, || Ok(()))?;
+    let before = phase(rig, &mut agent, &alone, "before", ALONE, || Ok(()))?;
     let (http, url) = (agent.http(), format!("http://{}/metrics", agent.address()));
     let scrape_ms =
         scrape(rig, agent.pid(), || Ok(http.get(&url).call()?.body_mut().read_to_vec()?))?;
@@ -96,7 +100,7 @@ pub(super) fn measure(rig: &mut Rig) -> Result<Figures> {
     let (readers, slow, dead) = (readers?, slow?, dead?);
     let first = agent.snapshot()?["tick"].as_u64().unwrap_or_default();
     let (mut scrapes, mut failed_scrapes) = (0, 0);
-    let during = phase(rig, &mut agent, "with clients", LOADED, || {
+    let during = phase(rig, &mut agent, &alone, "with clients", LOADED, || {
         scrapes += 1;
         failed_scrapes += u64::from(http.get(&url).call().is_err());
         Ok(())
@@ -106,7 +110,7 @@ pub(super) fn measure(rig: &mut Rig) -> Result<Figures> {
     let ended =
         |clients: Vec<Client>| clients.into_iter().map(Client::end).collect::<Result<Vec<_>>>();
     let (readers, slow, dead) = (ended(readers)?, ended(slow)?, ended(dead)?);
-    let after = phase(rig, &mut agent, "after", ALONE, || Ok(()))?;
+    let after = phase(rig, &mut agent, &alone, "after", ALONE, || Ok(()))?;
     let closed = |all: &[Told]| all.iter().filter(|told| told.was_closed).count();
     Ok(Figures {
         phases: vec![before, during, after],
@@ -132,29 +136,35 @@ fn scrape(rig: &Rig, pid: u32, scrape: impl Fn() -> Result<Vec<u8>>) -> Result<f
     median(each).context("no scrapes")
 }
 
-/// Measures the agent for some time, and calls `each_second`.
+/// Measures both agents for some time, and calls `each_second`.
 fn phase(
     rig: &Rig,
     agent: &mut Agent,
+    alone: &Agent,
     name: &'static str,
     time: Duration,
     mut each_second: impl FnMut() -> Result<()>,
 ) -> Result<Phase> {
     let (before, since) = (Cpu::of(agent.pid())?, Since::now());
-    let mut rss = Vec::new();
+    let (mut rss, mut others) = (Vec::new(), Vec::new());
     while since.within(time) {
         rig.pause(Duration::from_secs(1))?;
         each_second()?;
         rss.push(Memory::of(agent.pid())?.now);
+        others.push(Memory::of(alone.pid())?.now);
     }
     let (after, took) = (Cpu::of(agent.pid())?, since.elapsed().as_secs_f64());
     let ticks = (after.user - before.user + after.system - before.system) as f64;
     // A rest of less is that of a phase which took a little longer.
-    let means = rss.chunks_exact(READ_EACH.min(rss.len()));
-    let rss_mib = means.map(|of| of.iter().sum::<f64>() / of.len() as f64).collect();
+    let means = |rss: &[f64]| -> Vec<f64> {
+        let parts = rss.chunks_exact(READ_EACH.min(rss.len()));
+        parts.map(|of| of.iter().sum::<f64>() / of.len() as f64).collect()
+    };
+    let rss_mib = means(&rss);
+    let alone_mib = means(&others).last().copied().unwrap_or_default();
     let gap = agent.snapshot()?["cost"]["longestGap"].as_f64().context("no longest gap")?;
     let cpu_percent = 100.0 * ticks / USER_HZ / took;
-    Ok(Phase { name, cpu_percent, rss_mib, longest_gap_ms: gap / 1e6 })
+    Ok(Phase { name, cpu_percent, rss_mib, alone_mib, longest_gap_ms: gap / 1e6 })
 }
 
 /// By how much resident memory grew from the second minute on: from the median of the first three
@@ -233,15 +243,15 @@ impl fmt::Display for Figures {
         let seconds = LOADED.as_secs();
         writeln!(f, "The agent with {n} streams and a scrape a second for {seconds} s.\n")?;
         let rows: Vec<_> = self.phases.iter().map(row).collect();
-        let head = ["", "CPU %", "RSS MiB", "longest gap ms so far"];
+        let head = ["", "CPU %", "RSS MiB", "without clients", "longest gap ms so far"];
         writeln!(f, "{}", table(&head, &rows))?;
         let Self { scrape_ms, events, ticks, scrapes, failed_scrapes, closed, .. } = self;
         let [reading, slow, dead] = closed;
-        let [before, during, after] = self.phases.as_slice() else { return Err(fmt::Error) };
+        let [_, during, after] = self.phases.as_slice() else { return Err(fmt::Error) };
         let readings: Vec<_> = during.rss_mib.iter().map(|mib| format!("{mib:.1}")).collect();
         writeln!(f, "RSS with clients, means of {READ_EACH} s: {} MiB", readings.join(", "))?;
         let grown = grown(&during.rss_mib).ok_or(fmt::Error)?;
-        let kept = after.last_rss() - before.last_rss();
+        let kept = after.last_rss() - after.alone_mib;
         let budgets = [
             ("a scrape", "ms of CPU", *scrape_ms, MOST_MS),
             ("longest gap", "ms", after.longest_gap_ms, MOST_GAP_MS),
@@ -263,11 +273,12 @@ impl fmt::Display for Figures {
 }
 
 fn row(phase: &Phase) -> Vec<String> {
-    let Phase { name, cpu_percent, longest_gap_ms, .. } = phase;
+    let Phase { name, cpu_percent, alone_mib, longest_gap_ms, .. } = phase;
     vec![
         (*name).into(),
         format!("{cpu_percent:.2}"),
         format!("{:.1}", phase.last_rss()),
+        format!("{alone_mib:.1}"),
         format!("{longest_gap_ms:.0}"),
     ]
 }

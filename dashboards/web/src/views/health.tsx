@@ -13,9 +13,11 @@ function Capabilities({ view }: { view: Snapshot }) {
     ({ object, detail }): Capability => ({ name: object, state: "absent", detail, remedy: null }),
   );
   const known = [...view.capabilities].sort((a, b) => ORDER[a.state] - ORDER[b.state]);
-  const missing = known.filter(({ state }) => state !== "attached").length + gaps.length;
+  const off = known.filter(({ state }) => state === "off").length;
+  const missing = new Set([...gaps, ...known].filter(({ state }) => state !== "attached" && state !== "off").map(({ name }) => name)).size;
+  const counts = [missing && `${missing} missing`, off && `${off} off`].filter(Boolean);
   return (
-    <Panel title={missing ? `Capabilities: ${missing} missing` : "Capabilities: all there"} id="capabilities">
+    <Panel title={`Capabilities: ${counts.join(", ") || "all there"}`} id="capabilities">
       <Table
         caption="What the agent can measure and do. Missing ones first, with cause and remedy."
         columns={[

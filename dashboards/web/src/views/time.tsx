@@ -95,8 +95,8 @@ const PLANS: Plan[] = [
   },
   {
     title: "Memory left",
-    about: "Available memory, and the highest eviction threshold.",
-    series: [["memory.available", "available"], ["memory.threshold", "threshold", true]],
+    about: "As the kubelet computes it, and by the kernel (MemAvailable), with the highest eviction threshold.",
+    series: [["memory.available", "available"], ["memory.memAvailable", "by the kernel"], ["memory.threshold", "threshold", true]],
   },
   {
     title: "Time until memory runs out",
@@ -122,7 +122,8 @@ export function Time({ view, route, isDark }: { view: Snapshot; route: Route; is
   });
   const chart = (scope: "system" | "kubepods", { title, about, series, resource, isLog }: Plan) => {
     const conditions = view.decision.assessment.conditions.filter((one) => one.scope === scope && one.resource === resource);
-    const drawn: Drawn[] = series.map(([name, label, isDashed], at) => ({
+    const known = series.filter(([name]) => !history || `${scope}.${name}` in history.series);
+    const drawn: Drawn[] = known.map(([name, label, isDashed], at) => ({
       name: `${scope}.${name}`,
       label,
       colour: isDashed ? "raw" : (COLOURS[at] ?? "raw"),

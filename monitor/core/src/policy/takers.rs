@@ -8,6 +8,7 @@
 mod figures;
 mod lost;
 mod party;
+mod written;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,6 +18,7 @@ use self::figures::Holding;
 pub(crate) use self::figures::{Counts, cache, freed_by_end, held};
 pub(crate) use self::lost::Lost;
 use self::party::{Rooms, parties};
+use self::written::Written;
 use crate::model::cgroup::{CgroupId, Limit};
 use crate::model::condition::ScopeName;
 use crate::model::decision::InForce;
@@ -54,7 +56,7 @@ const RECENT: Nanos = Nanos(2 * Nanos::SECOND.0);
 
 /// Readings of every party, oldest first. 45 readings of 500 parties take some 350 KiB.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[serde(from = "Written", into = "Written")]
 pub struct TakerStanding {
     slots: VecDeque<Slot>,
     /// By the party's cgroup. The last reading belongs to the last slot; one that is younger than

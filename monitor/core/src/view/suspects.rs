@@ -27,6 +27,17 @@ pub enum Suspect {
     Machine,
 }
 
+impl Suspect {
+    /// `None` of the machine.
+    #[must_use]
+    pub fn cgroup(&self) -> Option<CgroupId> {
+        match self {
+            Self::Cgroup { id, .. } => Some(*id),
+            Self::Machine => None,
+        }
+    }
+}
+
 /// Who uses what is short; `None` while nothing of it is.
 #[must_use]
 pub fn suspect(resource: Resource, snapshot: &Snapshot, decision: &Decision) -> Option<Suspect> {

@@ -29,6 +29,7 @@ impl Tick<'_> {
         match source {
             Source::Scope(scope, figure) => self.figure(scope, figure),
             Source::Cgroup(_) => None,
+            Source::MemAvailable => Some(Code::round(self.step.snapshot.node.memory?.available.0)),
             Source::AgentCpu => Some(Code::round(cost?.cpu?.0)),
             Source::AgentResident => Some(Code::round(cost?.resident?.0)),
             Source::AgentTick => Some(Code::round(cost?.tick.0)),

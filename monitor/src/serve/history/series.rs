@@ -45,6 +45,8 @@ pub(super) enum Figure {
 pub(super) enum Source {
     Scope(ScopeName, Figure),
     Cgroup(Figure),
+    /// What the kernel itself says is available on the node.
+    MemAvailable,
     AgentCpu,
     AgentResident,
     AgentTick,
@@ -85,8 +87,8 @@ pub(super) struct Series {
 pub(super) static ALL: LazyLock<Vec<Series>> = LazyLock::new(|| {
     let scopes = [ScopeName::System, ScopeName::Kubepods].into_iter();
     let scoped = scopes.flat_map(|scope| figures().map(move |figure| Source::Scope(scope, figure)));
-    let agent = [Source::AgentCpu, Source::AgentResident, Source::AgentTick];
-    scoped.chain(agent).map(Series::of).collect()
+    let others = [Source::MemAvailable, Source::AgentCpu, Source::AgentResident, Source::AgentTick];
+    scoped.chain(others).map(Series::of).collect()
 });
 
 /// Those of one cgroup, which are read from a recording.
@@ -125,6 +127,7 @@ impl Series {
                 Figure::Threshold => (Unit::Bytes, Keeps::Max),
                 Figure::Lasts => (Unit::Nanoseconds, Keeps::Min),
             },
+            Source::MemAvailable => (Unit::Bytes, Keeps::Min),
             Source::AgentCpu => (Unit::MilliCpu, Keeps::Mean),
             Source::AgentResident => (Unit::Bytes, Keeps::Max),
             Source::AgentTick => (Unit::Nanoseconds, Keeps::Max),
@@ -157,6 +160,7 @@ fn name(source: Source) -> String {
         Source::Scope(ScopeName::System, figure) => ("system", figure),
         Source::Scope(ScopeName::Kubepods, figure) => ("kubepods", figure),
         Source::Cgroup(figure) => ("cgroup", figure),
+        Source::MemAvailable => return "system.memory.memAvailable".into(),
         Source::AgentCpu => return "agent.cpu".into(),
         Source::AgentResident => return "agent.resident".into(),
         Source::AgentTick => return "agent.tick".into(),

@@ -73,7 +73,7 @@ fn tick(runners: &mut Runners, second: u64, suspect: Option<Suspect>) -> Vec<Run
     let mut sample = at(second);
     runners.read(&mut sample);
     if runners.is_due(sample.at.boot) {
-        runners.suspect(suspect);
+        runners.suspect(suspect, sample.at.boot);
     }
     sample.runners
 }
@@ -114,6 +114,24 @@ fn runners_are_named_on_suspicion() {
 }
 
 #[test]
+fn runners_of_another_suspect_are_named_soon() {
+    let host = Host::new("");
+    fs::create_dir(host.0.path().join("c")).unwrap();
+    fs::write(host.0.path().join("c/cgroup.procs"), "1\n").unwrap();
+    let mut runners = Runners::new(Resource::Cpu, host.0.path(), host.0.path());
+    runners.ticks_per_second = 100;
+    let named = (1..=12).map(|second| {
+        host.ran(1, 22, 90 * second);
+        // The suspect of each tick, in whose cgroup the process runs.
+        let id = CgroupId(if second < 5 { 7 } else { 8 });
+        let whose = Suspect::Cgroup { id, paths: vec![CgroupPath("/c".into())] };
+        let found = tick(&mut runners, second, Some(whose));
+        found.first().and_then(|runner| runner.cgroup).map_or(0, |id| id.0)
+    });
+    assert_eq!(named.collect::<Vec<_>>(), [0, 0, 7, 7, 7, 7, 8, 8, 8, 8, 8, 8]);
+}
+
+#[test]
 fn runners_among_more_than_one_look_takes() {
     let all: Vec<_> = (1..=1_200).map(|pid: u32| pid.to_string()).collect();
     let host = Host::new(&all.join("\n"));
@@ -129,7 +147,7 @@ fn runners_among_more_than_one_look_takes() {
                 let mut sample = at(1_000 * young + 20 * round + second);
                 host.ran(7, 22, round * 90 + ticks * 90);
                 host.ran(1_199, 22, round * young + ticks * young);
-                runners.suspect(Some(root()));
+                runners.suspect(Some(root()), sample.at.boot);
                 runners.read(&mut sample);
                 if second == 1 {
                     looks.push(sample.runners.first().map(|runner| runner.pid));
@@ -161,7 +179,8 @@ fn runners_in_more_cgroups_than_one_look_lists() {
             host.ran(5, 22, 10 * second);
             host.ran(150, 22, 20 * second);
             let mut sample = at(20 * round + second);
-            runners.suspect(Some(Suspect::Cgroup { id: CgroupId(7), paths: paths.clone() }));
+            let whose = Suspect::Cgroup { id: CgroupId(7), paths: paths.clone() };
+            runners.suspect(Some(whose), sample.at.boot);
             runners.read(&mut sample);
             if second == 1 {
                 looks.push(sample.runners.iter().map(|one| one.pid).collect::<Vec<_>>());
@@ -224,8 +243,8 @@ fn runners_that_began_after_all_were_looked_at() {
         for (second, ticks) in [(0, 0), (1, 90)] {
             (1..2 * round).for_each(|pid| host.ran(pid, 22, u64::from(round)));
             host.ran(2 * round, 22, ticks);
-            runners.suspect(Some(Suspect::Machine));
             let mut sample = at(20 * u64::from(round) + second);
+            runners.suspect(Some(Suspect::Machine), sample.at.boot);
             runners.read(&mut sample);
             looks.extend(sample.runners.first().filter(|_| second == 1).map(|one| one.pid));
         }
@@ -277,8 +296,8 @@ fn runners_for_io_are_named_if_all_may_be_looked_at() {
         let mut gaps = Vec::new();
         for second in [0, 1] {
             all.iter().for_each(|(pid, bytes)| host.moved(*pid, second * bytes));
-            runners.suspect(Some(Suspect::Machine));
             let mut sample = at(20 * round + second);
+            runners.suspect(Some(Suspect::Machine), sample.at.boot);
             runners.read(&mut sample);
             gaps.extend(sample.gaps.into_iter().map(|gap| (gap.why, gap.detail)));
             runners.next = None;
@@ -328,11 +347,9 @@ fn runners_whose_children_ended_have_not_moved_all_that_these_ever_did() {
             host.ran(2, 22, 0);
             host.moved(1, second * parent);
             host.moved(2, second * other);
-            runners.suspect(Some(Suspect::Cgroup {
-                id: CgroupId(7),
-                paths: vec![CgroupPath::root()],
-            }));
             let mut sample = at(second);
+            let whose = Suspect::Cgroup { id: CgroupId(7), paths: vec![CgroupPath::root()] };
+            runners.suspect(Some(whose), sample.at.boot);
             let io =
                 unit.map(|bytes| IoStat { read: Bytes(9 + second * bytes), ..IoStat::default() });
             sample.cgroups.insert(CgroupId(7), Cgroup { io, ..Cgroup::default() }.into());

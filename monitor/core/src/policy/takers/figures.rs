@@ -7,7 +7,7 @@ use crate::model::units::Bytes;
 
 /// What a party held: what cannot be dropped, and page cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Holding(pub(super) u64, u64);
+pub(super) struct Holding(pub(super) u64, pub(super) u64);
 
 /// What counts as taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

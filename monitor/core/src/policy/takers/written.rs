@@ -1,0 +1,73 @@
+//! The readings of all parties as they are written: as differences, because most stay as they were.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::{Deserialize, Serialize};
+
+use super::figures::Holding;
+use super::{Slot, TakerStanding};
+use crate::model::cgroup::CgroupId;
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Written {
+    slots: VecDeque<Slot>,
+    /// What a party held, and its cache, by turns: each less that of the reading before.
+    readings: BTreeMap<CgroupId, Vec<i64>>,
+    /// In full, in recordings of before.
+    #[serde(skip_serializing)]
+    parties: BTreeMap<CgroupId, VecDeque<Holding>>,
+}
+
+impl From<TakerStanding> for Written {
+    fn from(TakerStanding { slots, parties }: TakerStanding) -> Self {
+        let readings = parties.into_iter().map(|(id, readings)| {
+            let mut before = Holding::default();
+            let differences = readings.into_iter().flat_map(|now| {
+                let less = std::mem::replace(&mut before, now);
+                [now.0.wrapping_sub(less.0), now.1.wrapping_sub(less.1)].map(u64::cast_signed)
+            });
+            (id, differences.collect())
+        });
+        Self { slots, readings: readings.collect(), parties: BTreeMap::new() }
+    }
+}
+
+impl From<Written> for TakerStanding {
+    fn from(Written { slots, readings, mut parties }: Written) -> Self {
+        parties.extend(readings.into_iter().map(|(id, differences)| {
+            let mut now = Holding::default();
+            let readings = differences.as_chunks().0.iter().map(|[held, cache]| {
+                now.0 = now.0.wrapping_add_signed(*held);
+                now.1 = now.1.wrapping_add_signed(*cache);
+                now
+            });
+            (id, readings.collect())
+        }));
+        Self { slots, parties }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::units::{Bytes, Nanos};
+
+    #[test]
+    fn written_readings_come_back() {
+        let slots = VecDeque::from([Slot { at: Nanos(7), node: Some(Bytes(9)) }]);
+        let parties = BTreeMap::from([
+            (CgroupId(1), VecDeque::from([Holding(5, 9), Holding(5, 9), Holding(3, 10)])),
+            (CgroupId(2), VecDeque::from([Holding(u64::MAX, 0), Holding(0, u64::MAX)])),
+            (CgroupId(3), VecDeque::new()),
+        ]);
+        let standing = TakerStanding { slots, parties };
+        let text = serde_json::to_string(&standing).unwrap();
+        let want = r#""readings":{"1":[5,9,0,0,-2,1],"2":[-1,0,1,-1],"3":[]}"#;
+        assert!(text.contains(want), "{text}");
+        assert_eq!(serde_json::from_str::<TakerStanding>(&text).unwrap(), standing);
+        let before = r#"{"slots":[{"at":7,"node":9}],"parties":{
+            "1":[[5,9],[5,9],[3,10]],"2":[[18446744073709551615,0],[0,18446744073709551615]],"3":[]}}"#;
+        assert_eq!(serde_json::from_str::<TakerStanding>(before).unwrap(), standing);
+    }
+}
