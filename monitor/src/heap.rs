@@ -31,11 +31,12 @@ mod allocator {
         settings.iter().all(|(what, value)| unsafe { libc::mallopt(*what, *value) } == 1)
     }
 
-    /// Bytes that the allocator has and that are not in use, by its own books.
+    /// Bytes beyond `keep` that the allocator has and that are not in use, by its own books.
     #[must_use]
-    pub fn free(_surplus: u64) -> u64 {
+    pub fn free(_surplus: u64, keep: usize) -> u64 {
         // SAFETY: reads the allocator's own books, under its lock.
-        unsafe { libc::mallinfo2() }.fordblks as u64
+        let free = unsafe { libc::mallinfo2() }.fordblks;
+        free.saturating_sub(keep) as u64
     }
 
     /// Gives free memory back to the kernel, but for `keep` bytes at the end of the heap. Memory
@@ -68,9 +69,10 @@ mod allocator {
         true
     }
 
-    /// mimalloc keeps no books of free bytes: what is resident beyond the least that there was.
+    /// mimalloc keeps no books of free bytes: what is resident beyond the least that there was, of
+    /// which what is kept is a part.
     #[must_use]
-    pub fn free(surplus: u64) -> u64 {
+    pub fn free(surplus: u64, _keep: usize) -> u64 {
         surplus
     }
 

@@ -105,21 +105,21 @@ impl Survival {
             return;
         }
         // The allocator counts what it has given back as free, too, until it is used again.
-        let free = heap::free(surplus);
+        let free = heap::free(surplus, RESERVE);
         self.given_back = self.given_back.min(free);
         if self.ticks < TICKS_BETWEEN {
             return;
         }
         self.ticks = 0;
         let is_first = !std::mem::replace(&mut self.has_begun, true);
-        if is_first || free > self.given_back.max(RESERVE as u64) + SURPLUS / 4 {
+        if is_first || free > self.given_back + SURPLUS / 4 {
             self.unlocked(|| {
                 heap::trim(RESERVE);
                 if is_first && let Err(why) = drop_files() {
                     tracing::debug!("what the start has read of files stays in memory: {why}");
                 }
             });
-            self.given_back = heap::free(surplus);
+            self.given_back = heap::free(surplus, RESERVE);
         }
     }
 

@@ -198,10 +198,7 @@ impl Shortage<'_> {
             Some(taker) if self.is_candidate(taker) => (
                 HeldBack::NothingHelps,
                 Hold::NothingHelps,
-                format!(
-                    "every step was tried on those who took it; {} stays",
-                    first.threshold.name()
-                ),
+                format!("no step is left for those who took it; {} stays", first.threshold.name()),
             ),
             taker => {
                 let outsiders = question.ranking.map(|ranking| &ranking.outsiders[..]);

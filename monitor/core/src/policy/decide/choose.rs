@@ -54,7 +54,7 @@ pub(super) fn choose(
         return standing.hold_back(HeldBack::NoCause, hold, text, relief);
     }
     let n = head.len() + more.len();
-    let text = format!("every step was tried on the first {n} candidates; {name} stays");
+    let text = format!("no step is left for the first {n} candidates; {name} stays");
     standing.hold_back(HeldBack::NothingHelps, Hold::NothingHelps, text, relief);
 }
 

@@ -226,7 +226,9 @@ pub fn held(hold: &Hold, now: Nanos) -> String {
         Hold::HarmUnknown => {
             "which candidate makes others wait is not measured at the moment".into()
         }
-        Hold::NothingHelps => "every step was tried on every candidate".into(),
+        Hold::NothingHelps => {
+            "no step is left for any candidate: each was tried, or is not possible".into()
+        }
         Hold::InGrace => {
             "nothing more is done before the grace period of the threshold is over".into()
         }
