@@ -18,7 +18,7 @@ async fn history_document() {
         (status, serde_json::from_str(&text(response).await).unwrap())
     };
     let (_, all) = ask("?begin=-1m&series=system,agent,kubepods").await;
-    assert_eq!(all["series"].as_object().unwrap().len(), 51);
+    assert_eq!(all["series"].as_object().unwrap().len(), 52);
     let newest = |name: &str| {
         let values = all["series"][name]["values"].as_array().unwrap();
         (values.len(), values[0].to_string(), values.last().unwrap().to_string())
@@ -32,6 +32,7 @@ async fn history_document() {
         ("system.memory.stall.ownLimit",  "19.0"),
         ("system.memory.stall.swapIn",    "0.0"),
         ("system.memory.lasts",           "null"),
+        ("system.memory.memAvailable",    "6710886400"),
         ("kubepods.memory.shortage",      "0.0"),
         ("agent.cpu",                     "7"),
         ("agent.resident",                "18284544"),
