@@ -111,8 +111,10 @@ pub fn who_ran(waits: &[&Wait]) -> String {
     process.as_ref().map_or_else(|| aggressor.clone(), |process| with_process(aggressor, process))
 }
 
-/// `tasks of a waited 3s, of b 2s`.
+/// `tasks of a waited 3s, of b 2s`: the longest first, whatever was lost by it.
 pub fn who_waited(waits: &[&Wait]) -> String {
+    let mut waits = waits.to_vec();
+    waits.sort_by_key(|wait| Reverse(wait.time));
     let told = waits.iter().enumerate().map(|(n, Wait { sufferer, time: waited, .. })| match n {
         0 => format!("tasks of {sufferer} waited {}", time(*waited)),
         _ => format!("of {sufferer} {}", time(*waited)),
@@ -229,4 +231,22 @@ fn printed(wall: Nanos, form: &str) -> String {
         || wall.0.to_string(),
         |at| at.to_zoned(TimeZone::UTC).strftime(form).to_string(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waited_names_the_longest_first() {
+        let wait = |sufferer: &str, seconds: u64, loss: u64| Wait {
+            sufferer: sufferer.into(),
+            time: Nanos(seconds * Nanos::SECOND.0),
+            loss: Nanos(loss),
+            ..Wait::default()
+        };
+        let all = [wait("a", 3, 9), wait("b", 4, 5)];
+        let told = who_waited(&all.iter().collect::<Vec<_>>());
+        assert_eq!(told, "tasks of b waited 4s, of a 3s");
+    }
 }
