@@ -167,8 +167,8 @@ fn waits(out: &mut Markup, incident: &Incident) {
         out.close("section");
         return;
     }
-    let note = "Summed over tasks, so it may exceed the time that passed. The loss is what the \
-                sufferer could have run of it, weighed by what it wanted: docs/api.md.";
+    let note = "Summed over tasks, so it may exceed the time that passed. Lost is a wait weighed \
+                by its share of the time in which the sufferer wanted to run.";
     out.leaf("p", &[("class", "quiet")], note);
     out.open("table", &[]);
     head_row(

@@ -343,8 +343,8 @@ impl Account {
             (Some(limit), ..) => {
                 let by = asked.as_ref().map(|who| format!(" by {who}")).unwrap_or_default();
                 format!(
-                    "the limit of {limit} was reached{by}, not the node's memory: to end work \
-                     outside of it would not have helped"
+                    "the limit of {limit} was reached{by}, not the node's memory: ending work \
+                     outside it would not have helped"
                 )
             }
             (_, Some((text, true)), _) => format!("it acted, and that was not enough: {text}"),

@@ -88,8 +88,15 @@ impl Names {
     fn trigger(&mut self, trigger: Trigger) -> Trigger {
         let who = self.who(&trigger.who);
         let text = match trigger.kind {
-            Kind::Drift => format!("another writer changed {who}"),
-            kind => format!("{} of {who}", kind.name()),
+            Kind::OomKill => format!("the kernel's OOM killer killed a process of {who}"),
+            Kind::Kill => format!("isobar decided to end {who}"),
+            Kind::Condition => format!("{who} became True"),
+            Kind::Action => format!("isobar decided on a step on {who}"),
+            Kind::Exhaustion => format!("{who} is met"),
+            Kind::Drift => match change(&trigger.text) {
+                Some(change) => format!("{who}: {change}"),
+                None => format!("another writer changed {who}"),
+            },
         };
         Trigger { who, text, ..trigger }
     }
@@ -162,6 +169,22 @@ impl Names {
     }
 }
 
+/// From which value to which a limit was changed, and whether it was written again.
+fn change(text: &str) -> Option<String> {
+    const CHANGED: &str = "another writer changed ";
+    const AGAIN: &str = "; it was written again";
+    let told = &text[text.find(CHANGED)? + CHANGED.len()..];
+    let words = told.split([';', ' ']).collect::<Vec<_>>();
+    let [before, "to", after, ..] = words[..] else { return None };
+    let [before, after] = [before, after].map(|value| value.trim_matches(['"', ',']));
+    let is_figure = |value: &str| {
+        value == "max" || value.bytes().all(|b| b.is_ascii_digit() || b"-,".contains(&b))
+    };
+    let again = if told.contains(AGAIN) { AGAIN } else { "" };
+    let is_known = is_figure(before) && is_figure(after);
+    is_known.then(|| format!("{CHANGED}{before} to {after}{again}"))
+}
+
 fn is_word(text: &str) -> bool {
     WORDS.contains(&text) || is_known(text)
 }
@@ -183,6 +206,23 @@ mod tests {
     use super::*;
     use isobar_core::model::cgroup::CgroupPath;
     use isobar_core::model::pod::Place;
+
+    #[test]
+    fn change_keeps_figures_alone() {
+        #[rustfmt::skip]
+        let table = [
+            // of a drift, what is kept
+            ("/a/memory.max: another writer changed 911527936 to \"max\"; it was written again; systemd writes it",
+             Some("another writer changed 911527936 to max; it was written again")),
+            ("/a/cpuset.cpus: another writer changed 0-3,7 to \"0\", and that stays", Some("another writer changed 0-3,7 to 0")),
+            ("/a/cpuset.cpus: another writer changed 0-3,7 to \"0\"", Some("another writer changed 0-3,7 to 0")),
+            ("/a/memory.max: another writer changed 5 to \"shop\"", None),
+            ("/a/memory.max: cannot read it", None),
+        ];
+        for (text, want) in table {
+            assert_eq!(change(text).as_deref(), want, "{text}");
+        }
+    }
 
     const UUID: &str = "3f2a77b0-1c9d-4a10-9c52-1f00aa00bb00";
 

@@ -133,7 +133,7 @@ fn end_of(met: &Met) -> Option<String> {
             _ => format!("it is below {line}"),
         },
     };
-    Some(format!("{name} is no longer met when {end}"))
+    Some(format!("{name} stays met until {end}"))
 }
 
 /// The threshold, in its own unit.

@@ -229,9 +229,7 @@ pub fn held(hold: &Hold, now: Nanos) -> String {
         Hold::NothingHelps => {
             "no step is left for any candidate: each was tried, or is not possible".into()
         }
-        Hold::InGrace => {
-            "nothing more is done before the grace period of the threshold is over".into()
-        }
+        Hold::InGrace => "isobar waits until the grace period of the threshold is over".into(),
         Hold::StaleReadings => "the readings have not changed since the last action".into(),
     }
 }

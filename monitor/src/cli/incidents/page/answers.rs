@@ -102,7 +102,7 @@ fn sufferers(incident: &Incident, story: &Story) -> Vec<String> {
         starved.map(|(name, waited)| format!("{name}: waited {} for memory.", time(*waited)));
     all.splice(0..0, starved.take(SHOWN / 2));
     if all.is_empty() {
-        all.push("No pod or service waited long in this record.".into());
+        all.push("No pod or service waited long for what was short.".into());
     }
     all
 }
