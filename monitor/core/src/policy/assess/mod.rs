@@ -31,7 +31,7 @@ use crate::model::snapshot::Snapshot;
 use crate::model::threshold::{PressureSignal, PressureThreshold, Resource, Signal};
 use crate::model::units::{Nanos, Percent};
 use crate::model::unsampled::unsampled;
-use crate::policy::{explain, scope};
+use crate::policy::scope;
 
 /// What is remembered from tick to tick.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -153,7 +153,7 @@ fn figure(threshold: PressureThreshold, met: &Met) -> String {
         }
         PressureSignal::Exhaustion(within) => format!(
             "{}, the threshold is {}",
-            explain::time(Nanos(met.measured)),
+            GoDuration::from(Nanos(met.measured)),
             GoDuration::from(within)
         ),
         PressureSignal::Refaults(at) => {

@@ -179,7 +179,7 @@ fn amount(signal: Signal, n: u64) -> String {
 }
 
 /// Tenths of a second, as Go writes durations.
-pub(in crate::policy) fn time(time: Nanos) -> String {
+fn time(time: Nanos) -> String {
     let tenth = Nanos::SECOND.0 / 10;
     GoDuration::from(Nanos(time.0 / tenth * tenth)).to_string()
 }
