@@ -106,6 +106,13 @@ impl Sample {
     pub fn marks(&self) -> impl Iterator<Item = &InForce> {
         self.in_force.iter().filter(|entry| entry.phase == Phase::Marked)
     }
+
+    /// Whether the processes of this cgroup are really marked.
+    #[must_use]
+    pub fn is_marked(&self, path: &CgroupPath) -> bool {
+        let mut marks = self.marks().map(|entry| &entry.action).filter(|mark| mark.is_enforced);
+        marks.any(|mark| mark.target.cgroups().any(|(_, above)| path.is_within(above)))
+    }
 }
 
 /// A process that uses much of what is short: CPU time or, where it says so, memory or IO.

@@ -11,7 +11,11 @@ use crate::model::sample::{Resident, Runner};
 use crate::model::snapshot::{Scope, Snapshot, Union};
 use crate::model::units::{Bytes, Nanos, Percent};
 use crate::model::workload::nameless;
+use crate::policy::takers::held;
 use crate::policy::workload::above;
+
+/// A process is named for the memory of a cgroup if it has more than this part of it.
+const REAL_PART: u64 = 4;
 
 /// Which cgroups to list. A slice waits whenever any cgroup in it waits, so slices would hide the
 /// cgroups that an operator can act on.
@@ -165,6 +169,7 @@ pub(super) fn largest(
 ) -> Option<String> {
     let its = |runner: &&Runner| runner.cgroup == cgroup && !runner.is_of_machine;
     let held = |runner: &Runner| runner.memory.map(|memory| memory.held);
+    let than = than.max(one_of_many(cgroup, snapshot));
     let all = snapshot.runners.iter().filter(its).filter(|runner| held(runner) > Some(than));
     all.max_by_key(|runner| held(runner)).map(process)
 }
@@ -172,11 +177,19 @@ pub(super) fn largest(
 /// The process of a cgroup that takes memory, where that is known; `None` stands for the root cgroup,
 /// or the machine where that was looked at.
 pub(super) fn growing(cgroup: Option<CgroupId>, snapshot: &Snapshot) -> Option<String> {
+    let few = one_of_many(cgroup, snapshot);
     let its = |runner: &&Runner| {
-        let grows = runner.memory.is_some_and(|memory| memory.growth > Bytes(0));
-        grows && runner.cgroup == cgroup
+        let takes = |memory: Resident| memory.growth > Bytes(0) && memory.held > few;
+        runner.memory.is_some_and(takes) && runner.cgroup == cgroup
     };
     snapshot.runners.iter().find(its).map(process)
+}
+
+/// Up to which size a process is one of many of a cgroup, and says nothing of who has its memory.
+fn one_of_many(cgroup: Option<CgroupId>, snapshot: &Snapshot) -> Bytes {
+    let scope = cgroup.and_then(|id| snapshot.scopes.get(&id));
+    let all = scope.and_then(|scope| held(scope.files.as_ref()?));
+    Bytes(all.map_or(0, |all| all.0 / REAL_PART))
 }
 
 /// The process of the machine that uses most of a resource, where that is looked for.

@@ -34,6 +34,8 @@ const KEPT: usize = 48;
 
 #[derive(Debug, Default)]
 pub struct Account {
+    /// When the incident begins; ticks before that lead to it.
+    pub(super) begin: Moment,
     first: Option<Moment>,
     last: Moment,
     n_ticks: u64,
@@ -75,7 +77,7 @@ impl Account {
         self.last = decision.at;
         self.n_ticks += 1;
         self.cause(decision);
-        self.taken.see(decision);
+        self.taken.see(decision, decision.at.wall < self.begin.wall);
         if self.is_about_memory {
             self.taken.see_process(decision, &step.snapshot);
         }
@@ -337,6 +339,8 @@ impl Account {
         });
         let asked = Some(kill.trigger).filter(|id| own.is_some() && *id != kill.victim);
         let victim = named(kill.victim).unwrap_or_else(unknown);
+        let cgroup = sample.cgroups.get(&kill.victim);
+        let is_marked = cgroup.is_some_and(|victim| sample.is_marked(&victim.path));
         // Two containers of a pod have its name.
         let asked = asked.and_then(named).filter(|asked| *asked != victim);
         let why = match (&limit, &self.tried, &self.held) {
@@ -346,6 +350,9 @@ impl Account {
                     "the limit of {limit} was reached{by}, not the node's memory: ending work \
                      outside it would not have helped"
                 )
+            }
+            (None, ..) if is_marked => {
+                "it had raised this one's OOM score, so that the kernel took it and no other".into()
             }
             (_, Some((text, true)), _) => format!("it acted, and that was not enough: {text}"),
             (_, Some((text, false)), _) => format!("it only observes: it {text}"),
@@ -371,22 +378,4 @@ fn stalled(scope: &Scope) -> Nanos {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn deeds_have_room_for_a_step_after_much_that_was_said() {
-        let mut account = Account::default();
-        let said = |account: &mut Account| {
-            account.did(Moment::default(), true, 7, "said".into());
-        };
-        let step = Deed { is_step: true, action: 9, ..Deed::default() };
-        (0..KEPT + 3).for_each(|_| said(&mut account));
-        account.keep(step.clone());
-        said(&mut account);
-        assert_eq!((account.deeds.len(), account.deeds.last()), (KEPT, Some(&step)));
-        assert_eq!(account.deeds.iter().filter(|deed| deed.is_step).count(), 1);
-        (0..KEPT + 3).for_each(|_| account.keep(step.clone()));
-        assert_eq!(account.deeds, vec![step; KEPT]);
-    }
-}
+mod tests;

@@ -241,6 +241,7 @@ impl<'a> Span<'a> {
         recording: Recording,
         incident: Incident,
     ) -> Result<Incident, FreezeError> {
+        self.account.begin = incident.begin;
         let mut run: Option<Run> = None;
         for entry in recording {
             match entry? {

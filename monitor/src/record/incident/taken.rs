@@ -16,7 +16,11 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    pub(super) fn see(&mut self, decision: &Decision) {
+    /// What was lost before the incident counts if memory has been short since.
+    pub(super) fn see(&mut self, decision: &Decision, is_before: bool) {
+        if is_before && decision.loss().is_none() {
+            *self = Self::default();
+        }
         let most = self.loss.as_ref().map_or(Bytes(0), |loss| loss.lost);
         if let Some(loss) = decision.loss().filter(|loss| loss.lost > most) {
             self.loss = Some(loss.clone());
@@ -111,15 +115,23 @@ mod tests {
             (vec![(decision(None, 100), of_machine.clone())],
              Some(format!("no party took a real part of the 100Mi that were lost in 10s; most of all {hog}"))),
             (vec![(calm.clone(), of_machine)], Some(format!("most was taken by {hog}"))),
-            (vec![(calm, snapshot(false))], None),
+            (vec![(calm.clone(), snapshot(false))], None),
         ];
         for (ticks, want) in table {
             let mut taken = Taken::default();
             for (decision, snapshot) in &ticks {
-                taken.see(decision);
+                taken.see(decision, false);
                 taken.see_process(decision, snapshot);
             }
             assert_eq!(taken.told(), want);
+        }
+        // The larger loss was that of a shortage before, or this shortage began before the incident.
+        for (between, want) in [(calm, "/a"), (decision(Some("/a"), 50), "/b")] {
+            let mut taken = Taken::default();
+            taken.see(&decision(Some("/b"), 101), true);
+            taken.see(&between, true);
+            taken.see(&decision(Some("/a"), 100), false);
+            assert!(taken.told().is_some_and(|told| told.starts_with(want)), "{want}");
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::model::decision::{
     Trigger,
 };
 use crate::model::pod::Place;
-use crate::model::threshold::{Amount, Signal};
+use crate::model::threshold::{Amount, Resource, Signal};
 use crate::model::units::{Bytes, Nanos, Percent};
 use crate::policy::explain;
 use crate::policy::rank::{Contender, Field, Purpose};
@@ -121,11 +121,15 @@ impl Shortage<'_> {
             .or_else(|| self.step(standing, &self.causes(standing)))
             // Nothing more can be done to those who took it: if memory runs out, it is their turn.
             .or_else(|| self.mark(standing, |_| true));
-        let may_pay = is_hard(first) && !self.is_covered(standing);
-        if chosen.is_some() || !may_pay || standing.budget_again(question.relief).is_some() {
-            return Ok(chosen);
+        // In an emergency, too, in which exhaustion comes first.
+        let hard = question.met.iter().find(|met| met.is_due && is_hard(met));
+        let hard = hard.filter(|_| !self.is_covered(standing));
+        match hard {
+            Some(hard) if chosen.is_none() && standing.budget_again(question.relief).is_none() => {
+                payer(question, standing, field, first, hard)
+            }
+            _ => Ok(chosen),
         }
-        payer(question, standing, field, first)
     }
 
     fn largest(&self) -> Option<&Taker> {
@@ -336,11 +340,12 @@ fn payer(
     standing: &ReliefStanding,
     field: &Field<'_>,
     first: &Met,
+    hard: &Met,
 ) -> Result<Option<Proposal>, Hold> {
-    let scope = Purpose::of(&first.threshold).scope();
+    let scope = Purpose::of(&hard.threshold).scope();
     let outlook = question.outlooks.iter().find(|outlook| outlook.scope == scope);
     let growth = outlook.and_then(|outlook| outlook.growth).unwrap_or_default();
-    let least = first.missing.unwrap_or(0).saturating_add(growth.0.saturating_mul(WORTH));
+    let least = hard.missing.unwrap_or(0).saturating_add(growth.0.saturating_mul(WORTH));
     let pays = |one: &Contender| one.frees.is_some_and(|frees| frees.0 >= least);
     let payers = field.first(EXAMINED, pays);
     let new = of_those(question, standing, first, &payers.iter().collect::<Vec<_>>());
@@ -352,8 +357,9 @@ fn payer(
     }
 }
 
-fn is_hard(first: &Met) -> bool {
-    matches!(first.threshold, Trigger::Eviction(threshold) if threshold.is_hard())
+fn is_hard(met: &Met) -> bool {
+    let is_of_memory = met.threshold.resource() == Resource::Memory;
+    is_of_memory && matches!(met.threshold, Trigger::Eviction(threshold) if threshold.is_hard())
 }
 
 fn is_of(candidate: &Candidate, uid: &str) -> bool {

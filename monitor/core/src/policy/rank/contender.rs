@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::need::Promised;
+use super::need::{Promised, REAL_PART};
 use super::purpose::Purpose;
 use crate::model::cgroup::Preference;
 use crate::model::decision::SparedReason;
@@ -98,6 +98,17 @@ impl Contender {
             preference: None,
             spared: spared(pod, rules),
         }
+    }
+
+    /// A real part of what it took. What was swapped out since is no memory that its end gives back.
+    pub(super) fn part_taken(&self) -> Option<Bytes> {
+        let used = self.usage.map_or(u64::MAX, Quantity::to_u64);
+        Some(Bytes(self.taken?.0.min(used) / REAL_PART))
+    }
+
+    /// For a key of which the smaller goes first.
+    pub(super) fn youngest_first(&self) -> i64 {
+        self.started.map_or(i64::MAX, |started| -started.max(-i64::MAX))
     }
 
     /// Whether it took more or less lately than all along.

@@ -11,6 +11,7 @@ use crate::model::pod::QosClass;
 use crate::model::quantity::Quantity;
 use crate::model::threshold::Resource;
 use crate::model::units::Bytes;
+use crate::policy::takers::taker_from;
 
 /// Pods that are evicted together.
 #[derive(Debug)]
@@ -40,7 +41,8 @@ pub(super) fn take_out(open: &mut Vec<&Contender>, scale: Scale, below: Bytes) -
     // Sorted by uid too, so that groups do not depend on the order of the list.
     small.sort_unstable_by(|a, b| a.cmp(b).then_with(|| a.pod.uid.cmp(&b.pod.uid)));
     let families = small.chunk_by(|a, b| a.cmp(b) == Ordering::Equal);
-    let groups: Vec<Group> = families.filter(|kin| kin.len() > 1).map(group).collect();
+    let parts = families.flat_map(|kin| by_taken(kin, scale));
+    let groups: Vec<Group> = parts.filter(|kin| kin.len() > 1).map(|kin| group(&kin)).collect();
     if !groups.is_empty() {
         let mut gone: Vec<&str> =
             groups.iter().flat_map(|group| &group.members).map(String::as_str).collect();
@@ -48,6 +50,17 @@ pub(super) fn take_out(open: &mut Vec<&Contender>, scale: Scale, below: Bytes) -
         open.retain(|pod| !is_small(pod) || gone.binary_search(&pod.uid.as_str()).is_err());
     }
     groups
+}
+
+/// Those of one owner that took what is short, and those that did not: who leaks is not ended with
+/// all that are its like.
+fn by_taken<'a>(kin: &[Kin<'a>], scale: Scale) -> [Vec<&'a Contender>; 2] {
+    let pods = kin.iter().map(|kin| kin.pod);
+    let took = |pod: &&Contender| pod.taken.unwrap_or_default();
+    let largest = pods.clone().map(|pod| took(&pod)).max().unwrap_or_default();
+    let (takers, others) =
+        pods.partition(|pod| scale.is_by_cause() && took(pod) >= taker_from(largest));
+    [takers, others]
 }
 
 /// What the pods of one group share.
@@ -83,9 +96,9 @@ impl<'a> Kin<'a> {
     }
 }
 
-fn group(kin: &[Kin<'_>]) -> Group {
-    let pods = || kin.iter().map(|kin| kin.pod);
-    let first = kin[0].pod;
+fn group(kin: &[&Contender]) -> Group {
+    let pods = || kin.iter().copied();
+    let first = kin[0];
     let owner = first.owner.clone().unwrap_or_default();
     let total = |of: fn(&Contender) -> Option<Quantity>| {
         pods().map(of).try_fold(Quantity::ZERO, |sum, one| Some(sum.plus(one?)))

@@ -188,7 +188,7 @@ impl Scale {
             let taken = u64::MAX - cause.figure(contender);
             let lasting = contender.lasting.filter(|_| self.some_lasting);
             let figure = lasting.map_or(taken, |lasting| u64::MAX - lasting.0);
-            let merit = Merit { started: youngest_first(contender), ..merit };
+            let merit = Merit { started: contender.youngest_first(), ..merit };
             return match is_taker {
                 // Who took most goes first, whatever its class.
                 true => {
@@ -224,7 +224,7 @@ impl Scale {
                     (true, None) => 1,
                     (false, _) => 2,
                 },
-                started: youngest_first(contender),
+                started: contender.youngest_first(),
                 ..merit
             },
         }
@@ -369,8 +369,10 @@ impl Cause {
         }
     }
 
+    /// A real part of what is missing and, of who took memory, of that: shared memory stays.
     fn frees_enough(self, contender: &Contender) -> Option<bool> {
-        contender.frees.map(|frees| frees >= self.real_part)
+        let part = contender.part_taken().filter(|_| matches!(self.by, By::Taken(_)));
+        contender.frees.map(|frees| frees >= self.real_part.max(part.unwrap_or_default()))
     }
 }
 
@@ -378,10 +380,6 @@ impl Merit {
     fn figures(&self) -> (u64, [u64; 3], u8, i128, i64) {
         (self.rank, [self.figure, self.taken, self.class], self.known, self.amount, self.started)
     }
-}
-
-fn youngest_first(contender: &Contender) -> i64 {
-    contender.started.map_or(i64::MAX, |started| -started.max(-i64::MAX))
 }
 
 fn bytes(amount: Option<Bytes>) -> KeyValue {

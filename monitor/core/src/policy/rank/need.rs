@@ -42,8 +42,9 @@ pub struct Promised {
     pub taker_from: Bytes,
 }
 
-/// Of what is missing, the part that is worth ending a candidate for, and that makes it a cause.
-const REAL_PART: u64 = 8;
+/// Of what is missing or was taken, the part that is worth ending a candidate for; of what is missing
+/// also the one that makes it a cause.
+pub(super) const REAL_PART: u64 = 8;
 
 /// Of what was lost, the part that growth above a request must be to be the cause.
 const OF_LOST: u64 = 32;

@@ -2,7 +2,7 @@
 //! and not only once the forecast has lasted.
 
 use super::family::{Dice, steady};
-use super::node::{Growth, Kib, MIB, Node, Party, settings};
+use super::node::{Growth, Kib, MIB, Node, Party, Policy, settings};
 use super::{MEMORY, Toll};
 use crate::model::decision::{Order, StepKind};
 use crate::model::pod::QosClass;
@@ -68,4 +68,40 @@ fn mark_early_who_takes_beyond_its_request() {
     // Its memory was promised, and nothing else is to be had.
     let got = first_action(Order::Cause, Some(Guaranteed), large);
     assert_ne!(got.map(|(step, _)| step), Some(Mark), "{got:?}");
+}
+
+/// A Guaranteed pod takes what it was promised, so fast that exhaustion is an emergency before the
+/// kubelet's threshold is met.
+#[test]
+fn payer_is_chosen_in_an_emergency() {
+    let party = |path: &str, class, held: Kib, request: Kib, growth| Party {
+        path: path.into(),
+        class: Some(class),
+        request,
+        growth,
+        ..steady(held)
+    };
+    let rate = 200 * MIB;
+    let node = Node {
+        memory: MEMORY,
+        dice: Dice::new(1),
+        base: 1_000 * MIB,
+        parties: vec![
+            party("/kubepods/pod0", QosClass::Guaranteed, 8_000 * MIB, MEMORY, Growth::Leak(rate)),
+            party(
+                "/kubepods/besteffort/pod1",
+                QosClass::BestEffort,
+                4_000 * MIB,
+                0,
+                Growth::Steady,
+            ),
+        ],
+        toll: Toll::default(),
+        in_force: Vec::new(),
+        has_api: false,
+        ending: Vec::new(),
+    };
+    // Memory lasts for 17 s and, without the other one, for 20 more.
+    let toll = node.run(Policy::Engine(Order::Cause), 30);
+    assert_eq!((toll.wrong, toll.out_of_memory), (1, 0), "{toll:?}");
 }

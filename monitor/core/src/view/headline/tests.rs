@@ -1,5 +1,7 @@
+use std::sync::Arc;
+
 use super::*;
-use crate::model::cgroup::{CgroupId, CgroupPath};
+use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, MemoryFiles, MemoryStat};
 use crate::model::condition::{self, Condition, ConditionName, ScopeName, Status};
 use crate::model::decision::{Hold, Loss, Met, Order, Ranking, Taker, Trigger};
 use crate::model::pod::Place;
@@ -288,13 +290,18 @@ fn headline_names_the_process_that_took_memory() {
         // who took it, the process that is known, what is said at the end
         (Some("/s.slice/a.service"), of(2),      process),
         (Some("/s.slice/a.service"), of(3),      "lost in 10s."), // of another cgroup
+        (Some("/s.slice/b.service"), of(3),      "lost in 10s."), // one of many that hold 6 GiB
         (Some("/s.slice/a.service"), of_machine.clone(), "lost in 10s."),
         (Some("/gone.service"),      of(2),      "lost in 10s."),
         (None,                       of_machine, process),
         (None,                       runner.clone(), process), // of the root cgroup
     ];
     for (path, runner, want) in table {
-        let snapshot = Snapshot { runners: vec![runner.clone()], ..node(0, &[]) };
+        let mut snapshot = Snapshot { runners: vec![runner.clone()], ..node(0, &[]) };
+        let stat = Some(MemoryStat { anon: Bytes(6 << 30), ..MemoryStat::default() });
+        let memory = MemoryFiles { stat, ..MemoryFiles::default() };
+        let files = Cgroup { memory, ..Cgroup::default() };
+        snapshot.scopes.entry(CgroupId(3)).and_modify(|of| of.files = Some(Arc::new(files)));
         let taken = Bytes(90 << 20);
         let taker = |path: &str| Taker {
             name: "a".into(),

@@ -74,6 +74,50 @@ fn cause_who_took_all_along_first() {
 }
 
 #[test]
+fn cause_frees_a_part_of_what_it_took() {
+    let leak = took(Some(80), Some(80), pod("leak", QosClass::BestEffort, 0, "0", "90Mi"));
+    #[rustfmt::skip]
+    let table = [
+        // MiB that another one took of shared memory, and its end frees; what it uses; who goes first
+        (200, 200, "300Mi", "other"),
+        (200,  25, "300Mi", "other"),
+        (200,  24, "300Mi", "leak"),
+        (200,   5, "40Mi",  "other"), // most of it was swapped out since
+        (200,   4, "40Mi",  "leak"),
+    ];
+    for (taken, frees, usage, want) in table {
+        let other = pod("other", QosClass::BestEffort, 0, "0", usage);
+        let all = [took(Some(taken), Some(frees), other), leak.clone()];
+        // How long memory lasts is no amount: nothing is known to be missing.
+        let got = ranked(&all, "system.memory.exhaustion", 0);
+        assert_eq!(names(&got)[0], want, "{taken} {frees} {usage}");
+    }
+}
+
+#[test]
+fn cause_groups_those_who_took_it() {
+    let owner = Owner { kind: "Job".into(), name: "batch".into(), uid: "batch".into() };
+    let one = |(i, taken): (usize, &u64)| Contender {
+        owner: Some(owner.clone()),
+        ..took(Some(*taken), Some(40), pod(&format!("b{i}"), QosClass::BestEffort, 0, "0", "40Mi"))
+    };
+    #[rustfmt::skip]
+    let table: [(&[u64], &str, &[&str]); 4] = [
+        // MiB that pods of one owner took; the first candidate and its members
+        (&[9, 9, 9, 9],   "Job/batch", &["b0", "b1", "b2", "b3"]),
+        (&[0, 30, 0, 2],  "b1",        &[]),
+        (&[0, 30, 20, 2], "Job/batch", &["b1", "b2"]),
+        (&[0, 0, 0, 0],   "Job/batch", &["b0", "b1", "b2", "b3"]),
+    ];
+    for (taken, want, members) in table {
+        let all: Vec<_> = taken.iter().enumerate().map(one).collect();
+        let got = ranked(&all, "memory.available", 20);
+        assert_eq!(names(&got)[0], want, "{taken:?}");
+        assert_eq!(got.candidates[0].members, members, "{taken:?}");
+    }
+}
+
+#[test]
 fn cause_is_who_holds_what_others_were_promised() {
     use QosClass::{BestEffort, Burstable};
     let starts = || took(Some(300), Some(330), pod("starts", Burstable, 0, "420Mi", "330Mi"));

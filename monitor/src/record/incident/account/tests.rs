@@ -1,0 +1,86 @@
+use std::sync::Arc;
+
+use isobar_core::model::cgroup::{Cgroup, CgroupPath};
+use isobar_core::model::condition::ScopeName;
+use isobar_core::model::decision::{
+    Action, InForce, Met, Phase, StepKind, StepReason, Target, Trigger,
+};
+use isobar_core::model::settings::Deletion;
+use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
+
+use super::*;
+
+#[test]
+fn deeds_have_room_for_a_step_after_much_that_was_said() {
+    let mut account = Account::default();
+    let said = |account: &mut Account| {
+        account.did(Moment::default(), true, 7, "said".into());
+    };
+    let step = Deed { is_step: true, action: 9, ..Deed::default() };
+    (0..KEPT + 3).for_each(|_| said(&mut account));
+    account.keep(step.clone());
+    said(&mut account);
+    assert_eq!((account.deeds.len(), account.deeds.last()), (KEPT, Some(&step)));
+    assert_eq!(account.deeds.iter().filter(|deed| deed.is_step).count(), 1);
+    (0..KEPT + 3).for_each(|_| account.keep(step.clone()));
+    assert_eq!(account.deeds, vec![step; KEPT]);
+}
+
+fn mark_of(target: Target, is_enforced: bool) -> Action {
+    let on = PressureSignal::Exhaustion(Nanos(10 * Nanos::SECOND.0));
+    let threshold = PressureThreshold { scope: ScopeName::System, on, grace: Nanos(0) };
+    let threshold = Trigger::Pressure(threshold);
+    Action {
+        id: 1,
+        step: StepKind::Mark,
+        target,
+        reason: Met { threshold, since: Nanos(0), is_due: true, measured: 0, missing: None },
+        why: StepReason::Gentlest,
+        want: None,
+        grace: None,
+        deadline: Nanos(0),
+        escalates_to: None,
+        deletion: Deletion::Never,
+        restart: None,
+        is_enforced,
+        message: String::new(),
+        annotations: BTreeMap::new(),
+    }
+}
+
+#[test]
+fn kill_of_who_was_marked_is_what_the_mark_is_for() {
+    let path = |path: &str| CgroupPath(path.into());
+    let mark = |of: &str, is_enforced| {
+        let target =
+            Target { cgroup: Some(CgroupId(2)), path: Some(path(of)), ..Target::default() };
+        let action = mark_of(target, is_enforced);
+        InForce { action, since: Nanos(0), held: None, phase: Phase::Marked }
+    };
+    let tried = "it acted, and that was not enough: raised";
+    let marked = "it had raised this one's OOM score, so that the kernel took it and no other";
+    #[rustfmt::skip]
+    let table = [
+        // the mark, what is said of a kill in /kubepods/pod1/c
+        (vec![mark("/kubepods/pod1", true)],  marked),
+        (vec![mark("/kubepods/pod1", false)], tried),
+        (vec![mark("/kubepods/pod2", true)],  tried),
+        (vec![],                              tried),
+    ];
+    for (in_force, want) in table {
+        let victim = Cgroup { path: path("/kubepods/pod1/c"), ..Cgroup::default() };
+        let cgroups = [(CgroupId(3), Arc::new(victim))].into();
+        let sample = Sample { cgroups, in_force, ..Sample::default() };
+        let kill = OomKill {
+            at: Nanos(0),
+            victim: CgroupId(3),
+            victim_pid: 7,
+            limit: None,
+            limit_known: true,
+            trigger: CgroupId(3),
+        };
+        let mut account = Account { tried: Some(("raised".into(), true)), ..Account::default() };
+        account.killed(&kill, Moment::default(), &sample, &Snapshot::default());
+        assert_eq!(account.kills[0].why, want);
+    }
+}
