@@ -104,7 +104,7 @@ impl Taker {
 }
 
 /// One pod, a group of small ones, or a workload outside pods, that could be chosen.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Candidate {
@@ -120,6 +120,14 @@ pub struct Candidate {
     pub members: Vec<String>,
     /// What decided, in the order in which it decided.
     pub keys: Vec<MeritKey>,
+}
+
+impl Candidate {
+    /// The uids that it stands for: of a group those of all its pods.
+    pub fn uids(&self) -> impl Iterator<Item = &String> {
+        let own = self.members.is_empty().then_some(&self.uid);
+        self.members.iter().chain(own)
+    }
 }
 
 /// A cgroup outside pods because of which others wait.

@@ -14,8 +14,7 @@ use super::{Counts, Proposal, Question, beyond_budget, of_those, wanted};
 use crate::model::cgroup::{Cgroup, CgroupId};
 use crate::model::condition::ScopeName;
 use crate::model::decision::{
-    Candidate, Hold, InForce, Key, KeyValue, Loss, Met, Relief, StepKind, StepReason, Taker,
-    Trigger,
+    Candidate, Hold, InForce, Key, KeyValue, Loss, Met, Relief, StepKind, Taker, Trigger,
 };
 use crate::model::pod::Place;
 use crate::model::threshold::{Amount, Resource, Signal};
@@ -188,12 +187,9 @@ impl Shortage<'_> {
             name: taker.name.clone(),
             namespace: taker.namespace.clone(),
             uid: taker.uid.clone(),
-            members: Vec::new(),
-            keys: Vec::new(),
+            ..Candidate::default()
         };
-        let target = target_of(&candidate, sample);
-        let (step, why) = (StepKind::Mark, StepReason::Gentlest);
-        Some(Proposal { step, why, target, reason: *first, want: None, counts: Counts::Always })
+        Some(Proposal::gentle(StepKind::Mark, target_of(&candidate, sample), first))
     }
 
     fn hold_back(&self, standing: &mut ReliefStanding, relief: &mut Relief) {
@@ -247,15 +243,7 @@ fn squeeze(
         let able = Able::of(question, &target, first, None);
         let is_new = !standing.was_tried(first, &target.uid, StepKind::Squeeze);
         let can = is_new && able.can(StepKind::Squeeze);
-        let (step, why) = (StepKind::Squeeze, StepReason::Gentlest);
-        can.then_some(Proposal {
-            step,
-            why,
-            target,
-            reason: *first,
-            want: None,
-            counts: Counts::Always,
-        })
+        can.then(|| Proposal::gentle(StepKind::Squeeze, target, first))
     })
 }
 
@@ -300,7 +288,7 @@ fn reclaim_first(
     }
     let active = |group: &Cgroup| group.memory.stat.map_or(0, |stat| stat.active_file.0);
     let candidates = field.first(usize::MAX, |_| true);
-    let candidates: BTreeSet<&String> = candidates.iter().flat_map(uids).collect();
+    let candidates: BTreeSet<&String> = candidates.iter().flat_map(Candidate::uids).collect();
     let places = sample.places();
     let pods = sample.cgroups.iter().filter_map(|(id, group)| match places.place(&group.path) {
         Place::Pod { uid, .. } if candidates.contains(&uid) => Some((*id, uid, group)),
@@ -319,16 +307,11 @@ fn reclaim_first(
         name: name.map_or_else(|| uid.clone(), |pod| pod.name.clone()),
         namespace: name.map(|pod| pod.namespace.clone()).unwrap_or_default(),
         uid: uid.clone(),
-        members: Vec::new(),
-        keys: Vec::new(),
+        ..Candidate::default()
     };
     (sum >= want.0).then(|| Proposal {
-        step: StepKind::Reclaim,
-        why: StepReason::Gentlest,
-        target: target_of(&candidate, sample),
-        reason: *first,
         want: Some(Bytes(want.0.saturating_add(idle))),
-        counts: Counts::Always,
+        ..Proposal::gentle(StepKind::Reclaim, target_of(&candidate, sample), first)
     })
 }
 
@@ -363,9 +346,5 @@ fn is_hard(met: &Met) -> bool {
 }
 
 fn is_of(candidate: &Candidate, uid: &str) -> bool {
-    uids(candidate).any(|own| own == uid)
-}
-
-fn uids(candidate: &Candidate) -> impl Iterator<Item = &String> {
-    candidate.members.iter().chain([&candidate.uid])
+    candidate.uids().any(|own| own == uid)
 }

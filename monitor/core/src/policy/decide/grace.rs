@@ -28,8 +28,7 @@ pub(super) fn of(
         let own = sample.pods.as_ref().and_then(|pods| pods.get(uid)?.termination_grace);
         own.map_or(most, |own| own.min(most))
     };
-    let alone = target.members.is_empty().then_some(&target.uid);
-    let longest = target.members.iter().chain(alone).map(asked).max().unwrap_or(most);
+    let longest = target.uids().map(asked).max().unwrap_or(most);
     let seconds = if is_hard { LEAST } else { longest.max(LEAST) };
     let seconds = u64::try_from(seconds).expect("at least a second");
     Nanos(seconds.saturating_mul(Nanos::SECOND.0))

@@ -72,10 +72,9 @@ impl KernelKills {
         let next = question.ranking.and_then(|ranking| ranking.candidates.first());
         let helps = |series: &&Series| match &series.relieves {
             Relieves::All => true,
-            Relieves::In(path) => next.is_some_and(|next| {
-                let uids = next.members.iter().chain([&next.uid]);
-                uids.into_iter().any(|uid| lies_in(path, uid, &places))
-            }),
+            Relieves::In(path) => {
+                next.is_some_and(|next| next.uids().any(|uid| lies_in(path, uid, &places)))
+            }
         };
         let now = question.sample.at.boot;
         let until = self.0.iter().filter(helps).map(|series| series.first.plus(SETTLE)).max()?;

@@ -171,7 +171,7 @@ fn begin(question: &Question<'_>, standing: &mut ReliefStanding, first: Met, rel
 /// A kill of the candidate that the kubelet evicts, where there is no time to wait for its end.
 fn hurried(question: &Question<'_>, standing: &ReliefStanding, first: &Met) -> Option<Proposal> {
     let Pod { uid, name, namespace, .. } = standing.endings.hurried(question, first)?;
-    let is_it = |one: &&Candidate| one.uid == *uid || one.members.contains(uid);
+    let is_it = |one: &&Candidate| one.uids().any(|own| own == uid);
     let named = question.ranking?.candidates.iter().find(is_it).cloned();
     let beyond = || question.field?.first(1, |contender| contender.uid == *uid).pop();
     // Of a group it is the only one that ends anyway.

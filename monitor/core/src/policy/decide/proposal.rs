@@ -32,6 +32,12 @@ pub(super) enum Counts {
 }
 
 impl Proposal {
+    /// A step that ends no work.
+    pub(super) fn gentle(step: StepKind, target: Target, reason: &Met) -> Self {
+        let (why, reason, counts) = (StepReason::Gentlest, *reason, Counts::Always);
+        Self { step, why, target, reason, want: None, counts }
+    }
+
     /// Makes the action, and has it remembered.
     pub(super) fn begin(self, question: &Question<'_>, standing: &mut ReliefStanding) -> Action {
         let Self { step, why, target, reason, want, counts } = self;

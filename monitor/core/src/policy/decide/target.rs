@@ -18,7 +18,7 @@ pub fn target_of(candidate: &Candidate, sample: &Sample) -> Target {
 
 /// The same for several, in their order, at one pass through the tree.
 pub(super) fn targets_of(candidates: &[&Candidate], sample: &Sample) -> Vec<Target> {
-    let wanted: BTreeSet<&str> = candidates.iter().flat_map(|one| uids(one)).collect();
+    let wanted: BTreeSet<&str> = candidates.iter().flat_map(|one| one.uids()).map(String::as_str).collect();
     let mut found: BTreeMap<String, Vec<TargetGroup>> = BTreeMap::new();
     let places = sample.places();
     for (id, group) in &sample.cgroups {
@@ -28,13 +28,13 @@ pub(super) fn targets_of(candidates: &[&Candidate], sample: &Sample) -> Vec<Targ
         }
     }
     let one = |candidate: &&Candidate| {
-        let its = uids(candidate).filter_map(|uid| found.get(uid)).flatten();
+        let its = candidate.uids().filter_map(|uid| found.get(uid)).flatten();
         let mut groups: Vec<TargetGroup> = its.cloned().collect();
         groups.sort_unstable_by_key(|group| group.id);
         let is_group = !candidate.members.is_empty();
         let own = if is_group { None } else { groups.drain(..).next() };
         let (cgroup, path) = own.map(|own| (own.id, own.path)).unzip();
-        let pods = uids(candidate).filter_map(|uid| sample.pods.as_ref()?.get(uid));
+        let pods = candidate.uids().filter_map(|uid| sample.pods.as_ref()?.get(uid));
         // The API tells a container's id a second or more after its start: until it has told all of a
         // pod, those that it has told are not all of the pod's work.
         let is_told = |pod: &&Pod| pod.containers.iter().all(|one| one.id.is_some());
@@ -51,12 +51,6 @@ pub(super) fn targets_of(candidates: &[&Candidate], sample: &Sample) -> Vec<Targ
         }
     };
     candidates.iter().map(one).collect()
-}
-
-/// Of a group all its pods', else its own.
-fn uids(candidate: &Candidate) -> impl Iterator<Item = &str> {
-    let own = candidate.members.is_empty().then_some(&candidate.uid);
-    candidate.members.iter().chain(own).map(String::as_str)
 }
 
 /// The cgroups of a target that are there: its own, or those of the pods of a group.
