@@ -1,5 +1,6 @@
 //! Pods that end anyway: the kubelet has evicted them, or their deletion was ordered. Their memory
-//! and their files go, and a second victim would die for the same bytes.
+//! and their files go, and a second victim would die for the same bytes. So do dead containers and
+//! unused images, which the kubelet deletes.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use super::steps::Kind;
 use super::target::uid;
-use super::{Question, grace, wanted};
+use super::{Question, proposal, wanted};
 use crate::model::cgroup::Cgroup;
 use crate::model::decision::{Met, Target, Trigger};
+use crate::model::disk::DiskSource;
+use crate::model::node::DiskLayout;
 use crate::model::sample::Sample;
 use crate::model::threshold::{Resource, Signal};
 use crate::model::units::{Bytes, Nanos};
@@ -24,6 +27,9 @@ const CLEANED_UP: Nanos = Nanos(30 * Nanos::SECOND.0);
 const LONGEST: Nanos = Nanos(30 * Nanos::SECOND.0);
 /// What has to come back where it is not known how much is missing.
 const ENOUGH: Bytes = Bytes(64 << 20);
+
+/// Two of the kubelet's rounds, ten seconds apart, and as much again for deleting.
+const PATIENCE: Nanos = Nanos(30 * Nanos::SECOND.0);
 
 /// Since when pods end that have a cgroup, by the uid of the cgroup.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,7 +122,7 @@ impl Endings {
 /// What the kubelet gives a pod that it evicts: no field says it.
 fn kubelets_grace(question: &Question<'_>, first: &Met, pod: &Pod) -> Nanos {
     let target = Target { uid: pod.uid.clone(), ..Target::default() };
-    grace::of(&first.threshold, question.eviction, &target, question.sample)
+    proposal::grace(&first.threshold, question.eviction, &target, question.sample)
 }
 
 /// What is short, if the end of a pod gives it back.
@@ -161,4 +167,22 @@ impl Short {
             Self::Disk(_) => first.missing.unwrap_or(ENOUGH.0),
         }
     }
+}
+
+/// Until when the kubelet is left to clean up; `None` if there is no kubelet, or nothing that it
+/// deletes is on the file system that is short. It deletes dead containers and unused images before it
+/// ends a pod for a disk.
+///
+/// Source: kubelet `pkg/kubelet/eviction/helpers.go`, `buildSignalToNodeReclaimFuncs`.
+pub(super) fn clean_up(question: &Question<'_>, first: &Met) -> Option<Nanos> {
+    // A kubelet that tells of disks is at work.
+    question.sample.pod_disks.as_ref().filter(|disks| disks.source == DiskSource::Kubelet)?;
+    let Trigger::Eviction(threshold) = first.threshold else { return None };
+    let signal = threshold.signal;
+    let is_disk = matches!(signal.resource(), Resource::Storage | Resource::Inodes);
+    let is_nodefs = matches!(signal, Signal::NodefsAvailable | Signal::NodefsInodesFree);
+    let layout = question.sample.node.filesystems.layout();
+    let deletes = is_disk && (layout != DiskLayout::WithLayers || !is_nodefs);
+    let until = first.since.plus(PATIENCE);
+    (deletes && question.sample.at.boot < until).then_some(until)
 }

@@ -5,13 +5,10 @@
 //! Rules: the table "Relief" in docs/policy.md. [`Event`] is its second column; its third is
 //! [`after_pending`] and [`without_pending`].
 
-mod aside;
 mod cause;
 mod choose;
-mod clean_up;
 mod effects;
 mod endings;
-mod grace;
 mod kept;
 mod kernel_kills;
 mod kubelet_message;
@@ -28,7 +25,7 @@ mod target;
 mod tests;
 
 use self::choose::choose;
-use self::pending::{Pending, Progress};
+use self::pending::{Pending, Progress, is_other};
 use self::proposal::{Counts, Proposal};
 pub use self::question::Question;
 use self::standing::HeldBack;
@@ -71,7 +68,7 @@ pub fn decide(question: &Question<'_>, standing: &mut ReliefStanding) -> Relief 
     standing.hear_endings(question.sample);
     standing.restarts.hear(question.sample);
     let mut relief = Relief { effects: standing.effects.look(question), ..Relief::default() };
-    aside::resume(question, standing);
+    pending::resume_aside(question, standing);
     if let Some(mut pending) = standing.pending.take() {
         pending.hear(question);
         let event = pending_event(question, standing, &pending);
@@ -143,7 +140,7 @@ fn due(question: &Question<'_>, standing: &ReliefStanding) -> Result<Met, Option
     if let Some((pod, until)) = standing.endings.awaited(question, &first) {
         return Err(Some(Hold::Ending { pod, until }));
     }
-    match clean_up::awaited(question, &first) {
+    match endings::clean_up(question, &first) {
         Some(until) => Err(Some(Hold::CleaningUp { until })),
         None => Ok(first),
     }
@@ -243,7 +240,7 @@ fn after_pending(
             }
         }
         // It happens no more, and keeps no other shortage from being looked at.
-        Event::Observed if question.first.is_some_and(|first| aside::is_other(&first, action)) => {
+        Event::Observed if question.first.is_some_and(|first| is_other(&first, action)) => {
             standing.aside = Some(pending);
         }
         Event::Observed => {

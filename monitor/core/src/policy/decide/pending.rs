@@ -1,10 +1,12 @@
-//! Whether a step has helped: what the next samples show, not what the actuator reports.
+//! Whether a step has helped: what the next samples show, not what the actuator reports. One that was
+//! only observed to its end is put aside while something else is short: it happens no more, and keeps
+//! its own shortage alone from a second victim.
 
 use serde::{Deserialize, Serialize};
 
-use super::Question;
 use super::target::cgroups_of;
-use crate::model::decision::{Action, OutcomeResult, StepKind, StepReason, Target};
+use super::{Question, ReliefStanding};
+use crate::model::decision::{Action, Met, OutcomeResult, StepKind, StepReason, Target};
 use crate::model::sample::{Gap, GapReason, Sample};
 use crate::model::threshold::Resource;
 use crate::model::units::Bytes;
@@ -111,6 +113,29 @@ impl Pending {
         });
         let left = each.fold(0, u64::saturating_add);
         (is_short && left > 0 && is_empty(target, sample)).then_some(Bytes(left))
+    }
+}
+
+/// Whether something else is short than what this action is about.
+pub(super) fn is_other(first: &Met, action: &Action) -> bool {
+    first.threshold.resource() != action.reason.threshold.resource()
+}
+
+/// Goes on with the step that was put aside, if its shortage is due still and no other comes first.
+pub(super) fn resume_aside(question: &Question<'_>, standing: &mut ReliefStanding) {
+    let is_due = |aside: &Pending| {
+        let threshold = &aside.action.reason.threshold;
+        let mut met = question.met.iter();
+        met.any(|met| met.threshold == *threshold && met.is_due)
+            || !question.is_measured(&threshold.name())
+    };
+    let aside = standing.aside.take().filter(is_due);
+    let waits =
+        |aside: &Pending| question.first.is_some_and(|first| is_other(&first, &aside.action));
+    if standing.pending.is_some() || aside.as_ref().is_some_and(waits) {
+        standing.aside = aside;
+    } else {
+        standing.pending = aside;
     }
 }
 

@@ -1,14 +1,18 @@
 //! A step that was chosen, with all that its action says.
 
-use super::grace;
 use super::kubelet_message;
 use super::question::Question;
 use super::standing::ReliefStanding;
 use super::steps::Able;
 use crate::model::decision::{Action, Met, StepKind, StepReason, Target, Trigger};
+use crate::model::sample::Sample;
+use crate::model::settings::Eviction;
 use crate::model::threshold::PressureSignal;
 use crate::model::units::{Bytes, Nanos};
 use crate::policy::explain::message;
+
+/// A hard threshold's grace, and the shortest that any pod gets.
+const LEAST_GRACE: i64 = 1;
 
 /// A step before it is written down as an action.
 pub(super) struct Proposal {
@@ -48,7 +52,7 @@ impl Proposal {
         let escalates_to = standing.untried(&able, Some(step)).map(|(step, _)| step);
         let grace = step
             .is_final()
-            .then(|| grace::of(&reason.threshold, question.eviction, &target, question.sample));
+            .then(|| grace(&reason.threshold, question.eviction, &target, question.sample));
         let seen = question.observations;
         let shortage = step
             .is_final()
@@ -87,4 +91,31 @@ fn time_left(reason: &Met) -> Nanos {
         }
         _ => Nanos(u64::MAX),
     }
+}
+
+/// The grace: a second where there is no time, else the smaller of what is configured and what the
+/// pod asks for, and never less than a second. A group is given what the most patient of its pods
+/// asks for: they end together.
+///
+/// Source: kubelet `pkg/kubelet/eviction/eviction_manager.go`, `synchronize`, and
+/// `pkg/kubelet/pod_workers.go`, `calculateEffectiveGracePeriod`.
+pub(super) fn grace(
+    trigger: &Trigger,
+    eviction: &Eviction,
+    target: &Target,
+    sample: &Sample,
+) -> Nanos {
+    let is_hard = match trigger {
+        Trigger::Eviction(threshold) => threshold.is_hard(),
+        Trigger::Pressure(threshold) => threshold.grace.0 == 0,
+    };
+    let most = i64::from(eviction.max_pod_grace);
+    let asked = |uid: &String| {
+        let own = sample.pods.as_ref().and_then(|pods| pods.get(uid)?.termination_grace);
+        own.map_or(most, |own| own.min(most))
+    };
+    let longest = target.uids().map(asked).max().unwrap_or(most);
+    let seconds = if is_hard { LEAST_GRACE } else { longest.max(LEAST_GRACE) };
+    let seconds = u64::try_from(seconds).expect("at least a second");
+    Nanos(seconds.saturating_mul(Nanos::SECOND.0))
 }

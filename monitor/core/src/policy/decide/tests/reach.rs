@@ -6,6 +6,7 @@ use super::*;
 use crate::model::decision::Target;
 use crate::model::pod::QosClass;
 use crate::model::stall::{KernelStalls, OomKill, ShortLived};
+use crate::policy::decide::proposal::grace;
 use crate::policy::rank::{Contender, Field, HEAD, Harm, Purpose};
 
 /// Pods of which this many are harmless and one, of a higher class, is the hog.
@@ -238,7 +239,7 @@ fn grace_is_the_kubelets() {
         let trigger = threshold(Signal::MemoryAvailable, seconds(threshold_grace));
         let eviction = Eviction { max_pod_grace, ..Eviction::default() };
         let target = Target { uid: "a".into(), ..Target::default() };
-        let got = grace::of(&trigger, &eviction, &target, &node.sample);
+        let got = grace(&trigger, &eviction, &target, &node.sample);
         assert_eq!(got, seconds(want), "{threshold_grace} {max_pod_grace} {own:?}");
     }
 }
@@ -253,7 +254,7 @@ fn grace_of_a_group_is_its_longest() {
     let eviction = Eviction { max_pod_grace: 30, ..Eviction::default() };
     let members = vec!["a".into(), "b".into()];
     let target = Target { uid: "a".into(), members, ..Target::default() };
-    assert_eq!(grace::of(&trigger, &eviction, &target, &node.sample), seconds(20));
+    assert_eq!(grace(&trigger, &eviction, &target, &node.sample), seconds(20));
 }
 
 #[test]
