@@ -62,15 +62,12 @@ pub(super) fn choose(
     }
 }
 
-/// A mark on a candidate that takes memory beyond its request, as soon as it is foretold to run
-/// out: before the forecast has lasted for its grace. A mark slows nothing down and ends nothing.
+/// A mark on a taker as soon as memory is foretold to run out: before the forecast has lasted for
+/// its grace. A mark slows nothing down and ends nothing.
 pub(super) fn mark_early(question: &Question<'_>, standing: &ReliefStanding) -> Option<Proposal> {
-    let first = question.foretold.as_ref()?;
-    let field = question.field.filter(|field| field.is_by_cause())?;
+    let (first, field) = (question.foretold.as_ref()?, question.field?);
     let loss = question.ranking?.loss.as_ref()?;
-    let takers = field.takers_above_request(EXAMINED, Bytes(0));
-    let shortage = Shortage { question, field, first, loss, takers: &takers };
-    shortage.mark(standing, |taker| shortage.is_candidate(taker))
+    Shortage { question, field, first, loss, takers: &[] }.mark(standing, |_| true)
 }
 
 /// Memory that is short or will be, and who took it.
@@ -84,7 +81,7 @@ struct Shortage<'a> {
 }
 
 impl Shortage<'_> {
-    /// Each taker is marked. Who took most is slowed down or ended only if that does not suffice.
+    /// Each taker is marked, and slowed down only if that does not suffice. A forecast ends nothing.
     fn foretold(&self, standing: &ReliefStanding) -> Result<Option<Proposal>, Hold> {
         let Self { question, first, takers, .. } = *self;
         if let Some(mark) = self.mark(standing, |_| true) {
@@ -94,20 +91,15 @@ impl Shortage<'_> {
         if self.is_covered(standing) || is_slowed() {
             return Err(Hold::Marked);
         }
-        let is_largest =
-            |one: &Candidate| self.largest().is_some_and(|taker| is_of(one, &taker.uid));
-        if !takers.iter().any(is_largest) {
-            let taker = self.largest().map(Taker::full_name).unwrap_or_default();
-            return Err(Hold::TakenByOther { taker });
+        match self.largest() {
+            Some(taker) if self.is_candidate(taker) => {
+                squeeze(question, standing, first, takers).map(Some).ok_or(Hold::Marked)
+            }
+            taker => {
+                let taker = taker.map(Taker::full_name).unwrap_or_default();
+                Err(Hold::TakenByOther { taker })
+            }
         }
-        if let Some(new) = squeeze(question, standing, first, takers) {
-            return Ok(Some(new));
-        }
-        if standing.is_squeeze_new(question.sample.at.boot) {
-            return Err(Hold::Marked);
-        }
-        let largest: Vec<_> = takers.iter().filter(|one| is_largest(one)).cloned().collect();
-        Ok(self.step(standing, &largest))
     }
 
     /// Who took it is ended, and marked if it is no candidate. If neither can be done and a hard

@@ -84,8 +84,7 @@ struct Mark {
 
 /// A mark that failed is tried again after so long.
 const RETRIED: Nanos = Nanos(10 * Nanos::SECOND.0);
-/// What was ordered is in the ledger after so long, or it failed; and growth is measured over so
-/// long.
+/// What was ordered is in the ledger after so long, or it failed.
 const ORDERED: Nanos = Nanos(2 * Nanos::SECOND.0);
 /// A step of another agent whose deadline passed longer ago is not waited for: the candidate that
 /// was first then is not the one that is first now.
@@ -246,11 +245,6 @@ impl ReliefStanding {
     /// How fast memory was lost when this squeeze began.
     pub(super) fn growth_before(&self, action: u64) -> Option<Bytes> {
         self.slowed.get(&action).map(|(_, growth)| *growth)
-    }
-
-    /// Whether a squeeze against exhaustion was ordered so lately that growth cannot show it.
-    pub(super) fn is_squeeze_new(&self, now: Nanos) -> bool {
-        self.slowed.values().any(|(at, _)| now.since(*at) < ORDERED)
     }
 
     /// When the last eviction was decided.

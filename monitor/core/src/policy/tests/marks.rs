@@ -1,5 +1,5 @@
-//! Who takes memory beyond its request is marked as soon as that memory is foretold to run out,
-//! and not only once the forecast has lasted.
+//! Who takes memory is marked as soon as that memory is foretold to run out, and not only once the
+//! forecast has lasted.
 
 use super::family::{Dice, steady};
 use super::node::{Growth, Kib, MIB, Node, Party, Policy, settings};
@@ -46,7 +46,7 @@ fn first_action(order: Order, class: Option<QosClass>, request: Kib) -> Option<(
 }
 
 #[test]
-fn mark_early_who_takes_beyond_its_request() {
+fn mark_early_who_takes_memory() {
     use QosClass::{BestEffort, Burstable, Guaranteed};
     use StepKind::{Evict, Mark};
     let large = 14_000 * MIB;
@@ -55,10 +55,8 @@ fn mark_early_who_takes_beyond_its_request() {
         // order, class, request, first step, before anything was due
         (Order::Cause, Some(BestEffort), 0,          Some((Mark, true))),
         (Order::Cause, Some(Burstable),  1_000 * MIB, Some((Mark, true))),
-        // It takes what it was promised: it is marked once the forecast has lasted.
-        (Order::Cause, Some(Burstable),  large,      Some((Mark, false))),
-        // Who is no candidate has no request.
-        (Order::Cause, None,             0,          Some((Mark, false))),
+        (Order::Cause, Some(Burstable),  large,      Some((Mark, true))),
+        (Order::Cause, None,             0,          Some((Mark, true))),
         (Order::Qos,   Some(Burstable),  0,          Some((Evict, false))),
     ];
     for (order, class, request, want) in table {
