@@ -2,19 +2,18 @@
 //! In: what was decided. Out: outcomes and what is in force, for the next sample. Both ways are
 //! bounded; an order that finds no room is an outcome that says so.
 
-mod orders;
+mod capability;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use self::orders::StandingOrders;
 use crate::act::Actuator;
 use crate::clock;
-use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::decision::{
     Action, InForce, Outcome, OutcomeResult, Phase, Release, Relief, StepKind, Target,
 };
@@ -312,33 +311,6 @@ impl Handle {
             }
         }
     }
-
-    /// Whether there is an actuator, and which steps it can take.
-    pub(super) fn capability(&self) -> Capability {
-        let steps: Vec<&str> = self.known.available_steps.iter().map(|step| step.name()).collect();
-        let (state, detail, remedy) = match (self.has_exited, steps.is_empty(), &self.known.trouble)
-        {
-            (true, ..) => (
-                CapabilityState::Absent,
-                "the actuator thread exited".into(),
-                Some("restart the agent, and report this to isobar".into()),
-            ),
-            (false, true, _) => (
-                CapabilityState::Absent,
-                "no step can be taken".into(),
-                Some("run as root, in the node's own namespaces".into()),
-            ),
-            (false, false, Some(trouble)) => (
-                CapabilityState::Attached,
-                format!("able to: {}; {trouble}", steps.join(", ")),
-                Some("name a directory that can be written, with --state-dir".into()),
-            ),
-            (false, false, None) => {
-                (CapabilityState::Attached, format!("able to: {}", steps.join(", ")), None)
-            }
-        };
-        Capability { name: "actuator".into(), state, detail, remedy }
-    }
 }
 
 /// Has squeezes taken back without the tick that holds the [`Handle`].
@@ -352,6 +324,62 @@ impl Farewell {
         self.0.try_send(Order::Leave(Some(farewell))).ok()?;
         done.recv_timeout(within).ok()
     }
+}
+
+/// Whether an order that waited in the queue still holds. Two atomic numbers bypass the queue, so that
+/// newer decisions cancel queued orders; only the agent's loop writes them.
+#[derive(Debug)]
+struct StandingOrders {
+    /// The last order for an enforced step that ends work: it replaces those before it.
+    last_final: AtomicU64,
+    /// A bit for each step that is enforced.
+    enforced: AtomicU64,
+}
+
+impl Default for StandingOrders {
+    fn default() -> Self {
+        Self { last_final: AtomicU64::new(0), enforced: AtomicU64::new(u64::MAX) }
+    }
+}
+
+impl StandingOrders {
+    /// An order is given.
+    fn note(&self, action: &Action) {
+        if action.is_enforced && action.step.is_final() {
+            self.last_final.fetch_max(action.id, Ordering::SeqCst);
+        }
+    }
+
+    /// These steps are enforced, and no others.
+    fn enforce_only(&self, steps: &BTreeSet<StepKind>) {
+        let bits = steps.iter().fold(0, |bits, step| bits | bit(*step));
+        self.enforced.store(bits, Ordering::SeqCst);
+    }
+
+    fn enforces(&self, step: StepKind) -> bool {
+        self.enforced.load(Ordering::SeqCst) & bit(step) != 0
+    }
+
+    /// Why a step that waited is not begun at `now`; `None` if it may be.
+    fn refusal(&self, action: &Action, now: Nanos) -> Option<Outcome> {
+        let Action { id, step, deadline, is_enforced, .. } = *action;
+        let is_superseded = self.last_final.load(Ordering::SeqCst) > id;
+        let (result, detail) = match is_enforced {
+            true if !self.enforces(step) => {
+                (OutcomeResult::Refused, "not begun: it is no longer enforced")
+            }
+            _ if now > deadline => (OutcomeResult::Failed, "not begun: its deadline had passed"),
+            true if is_superseded => {
+                (OutcomeResult::Failed, "not begun: a later step has replaced it")
+            }
+            _ => return None,
+        };
+        Some(Outcome { result, ..never_begun(id, detail.into()) })
+    }
+}
+
+fn bit(step: StepKind) -> u64 {
+    1 << step as u64
 }
 
 fn never_begun(action: u64, why: String) -> Outcome {

@@ -1,6 +1,7 @@
 use std::sync::mpsc::channel;
 
 use super::*;
+use isobar_core::model::capability::CapabilityState;
 use isobar_core::model::condition::ScopeName;
 use isobar_core::model::decision::{Met, StepReason, Trigger};
 use isobar_core::model::settings::Deletion;
