@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::choose::{harm_floor, harmful};
+use super::choose::{EXAMINED, harm_floor, harmful};
 use super::oom::kernel_takes;
 use super::standing::{HeldBack, ReliefStanding};
 use super::steps::{Able, is_offered};
@@ -23,8 +23,6 @@ use crate::policy::explain;
 use crate::policy::rank::{Contender, Field, Purpose};
 use crate::policy::takers::cache;
 
-/// Takers, and candidates that pay for others, that are examined.
-const EXAMINED: usize = 64;
 /// A candidate that took nothing pays only if that ends the shortage for so many seconds.
 const WORTH: u64 = 10;
 /// So long after a candidate that paid for others the next one may.
@@ -51,7 +49,7 @@ pub(super) fn choose(
     let takers = field.takers(EXAMINED);
     let shortage = Shortage { question, field, first: &first, loss: &loss, takers: &takers };
     let chosen = match is_forecast(question, &first) {
-        true => shortage.foretold(standing),
+        true => shortage.foretold(standing).map(Some),
         false => shortage.measured(standing),
     };
     match chosen {
@@ -82,10 +80,10 @@ struct Shortage<'a> {
 
 impl Shortage<'_> {
     /// Each taker is marked, and slowed down only if that does not suffice. A forecast ends nothing.
-    fn foretold(&self, standing: &ReliefStanding) -> Result<Option<Proposal>, Hold> {
+    fn foretold(&self, standing: &ReliefStanding) -> Result<Proposal, Hold> {
         let Self { question, first, takers, .. } = *self;
         if let Some(mark) = self.mark(standing, |_| true) {
-            return Ok(Some(mark));
+            return Ok(mark);
         }
         let is_slowed = || self.largest().is_some_and(|taker| is_slowed(question, taker, first));
         if self.is_covered(standing) || is_slowed() {
@@ -93,7 +91,7 @@ impl Shortage<'_> {
         }
         match self.largest() {
             Some(taker) if self.is_candidate(taker) => {
-                squeeze(question, standing, first, takers).map(Some).ok_or(Hold::Marked)
+                squeeze(question, standing, first, takers).ok_or(Hold::Marked)
             }
             taker => {
                 let taker = taker.map(Taker::full_name).unwrap_or_default();

@@ -11,9 +11,9 @@ use crate::model::units::Nanos;
 use crate::policy::explain;
 use crate::policy::rank::{Contender, Field, Purpose};
 
-/// How many more candidates are examined after the recorded ones, without those below the harm
-/// budget.
-const BEYOND: usize = 64;
+/// Candidates that are examined: takers, those who pay for others, and after the recorded ones those
+/// above the harm budget.
+pub(super) const EXAMINED: usize = 64;
 
 /// Chooses a victim and the first step, or says why there is none.
 pub(super) fn choose(
@@ -77,7 +77,7 @@ fn beyond(
         harm.is_none_or(|harm| Nanos(harm.millis().saturating_mul(1_000_000)) >= floor)
     };
     let is_new = |uid: &str| !looked_at.contains(uid) && !begun.contains(uid);
-    field.first(BEYOND, |contender| does_enough(contender) && is_new(&contender.uid))
+    field.first(EXAMINED, |contender| does_enough(contender) && is_new(&contender.uid))
 }
 
 /// Those who do enough harm.

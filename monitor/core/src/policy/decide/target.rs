@@ -18,7 +18,8 @@ pub fn target_of(candidate: &Candidate, sample: &Sample) -> Target {
 
 /// The same for several, in their order, at one pass through the tree.
 pub(super) fn targets_of(candidates: &[&Candidate], sample: &Sample) -> Vec<Target> {
-    let wanted: BTreeSet<&str> = candidates.iter().flat_map(|one| one.uids()).map(String::as_str).collect();
+    let wanted: BTreeSet<&str> =
+        candidates.iter().flat_map(|one| one.uids()).map(String::as_str).collect();
     let mut found: BTreeMap<String, Vec<TargetGroup>> = BTreeMap::new();
     let places = sample.places();
     for (id, group) in &sample.cgroups {

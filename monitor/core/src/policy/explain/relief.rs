@@ -203,8 +203,8 @@ pub fn held(hold: &Hold, now: Nanos) -> String {
             format!("action {action} was only observed, so what would have followed is not known")
         }
         Hold::Marked => {
-            "memory is only foretold to run out, and the pod or service that took most of it is \
-             marked or squeezed"
+            "memory is only foretold to run out, for which nothing is ended: the pod or service \
+             that took most of it is marked or squeezed, where it can be"
                 .into()
         }
         Hold::NotYetKnown => {

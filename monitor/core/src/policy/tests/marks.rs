@@ -8,9 +8,8 @@ use crate::model::decision::{Order, StepKind};
 use crate::model::pod::QosClass;
 use crate::policy::engine::{Engine, Standing};
 
-/// The first step on a node where one party takes 100 MiB a second, and whether it came before
-/// anything was due.
-fn first_action(order: Order, class: Option<QosClass>, request: Kib) -> Option<(StepKind, bool)> {
+/// A node where one party takes 100 MiB a second.
+fn node(class: Option<QosClass>, request: Kib, is_shared: bool) -> Node {
     let path = match class {
         Some(_) => "/kubepods/burstable/pod0",
         None => "/system.slice/batch.service",
@@ -19,19 +18,24 @@ fn first_action(order: Order, class: Option<QosClass>, request: Kib) -> Option<(
         |path: &str, class, request, party| Party { path: path.into(), class, request, ..party };
     let growth = Growth::Leak(100 * MIB);
     let burstable = Some(QosClass::Burstable);
-    let mut node = Node {
+    Node {
         memory: MEMORY,
         dice: Dice::new(1),
         base: 1_000 * MIB,
         parties: vec![
-            party(path, class, request, Party { growth, ..steady(500 * MIB) }),
+            party(path, class, request, Party { growth, is_shared, ..steady(500 * MIB) }),
             party("/kubepods/burstable/pod1", burstable, 3_000 * MIB, steady(2_000 * MIB)),
         ],
         toll: Toll::default(),
         in_force: Vec::new(),
         has_api: true,
         ending: Vec::new(),
-    };
+    }
+}
+
+/// The first step on such a node, and whether it came before anything was due.
+fn first_action(order: Order, class: Option<QosClass>, request: Kib) -> Option<(StepKind, bool)> {
+    let mut node = node(class, request, false);
     let mut engine = Engine::new(settings(order), Standing::new(4));
     (1..800).find_map(|tick| {
         let now = tick * 250;
@@ -102,4 +106,20 @@ fn payer_is_chosen_in_an_emergency() {
     // Memory lasts for 17 s and, without the other one, for 20 more.
     let toll = node.run(Policy::Engine(Order::Cause), 30);
     assert_eq!((toll.wrong, toll.out_of_memory), (1, 0), "{toll:?}");
+}
+
+#[test]
+fn forecast_ends_nothing() {
+    // The kernel would not take it, and no squeeze holds it back.
+    let mut node = node(Some(QosClass::BestEffort), 0, true);
+    let mut engine = Engine::new(settings(Order::Cause), Standing::new(4));
+    let first_end = (1..800).find_map(|tick| {
+        node.live(tick * 250, 250);
+        let sample = node.sample(tick, tick * 250);
+        let left = sample.node.memory.unwrap().available;
+        let actions = engine.step(sample).decision.relief.actions;
+        actions.iter().any(|action| action.step.is_final()).then_some(left)
+    });
+    let left = first_end.expect("once memory is short, it is ended").0 >> 20;
+    assert!(left <= 100, "ended with {left} MiB left");
 }
