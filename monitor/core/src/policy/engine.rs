@@ -156,8 +156,9 @@ impl Engine {
         }
         let snapshot = Snapshot::between(standing.before.as_ref(), &sample, &mut standing.averages);
         let workloads = Workloads::of(&settings.workloads, &snapshot);
-        standing.harm.update(standing.before.as_ref(), &sample, &snapshot, &workloads);
-        standing.takers.update(standing.before.as_ref(), &sample, &snapshot, &workloads);
+        let (before, parties) = (standing.before.as_ref(), workloads.parties(&snapshot));
+        standing.harm.update(before, &sample, &snapshot, &workloads, &parties);
+        standing.takers.update(before, &sample, &parties);
         let takers = &standing.takers;
         let kubepods = scope::kubepods(&snapshot);
         let pods = kubepods.map(|(_, pods)| takers.limited(&snapshot, Some(pods)));

@@ -7,7 +7,7 @@
 
 mod figures;
 mod lost;
-mod party;
+mod room;
 mod written;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -17,18 +17,16 @@ use serde::{Deserialize, Serialize};
 use self::figures::Holding;
 pub(crate) use self::figures::{Counts, cache, freed_by_end, held};
 pub(crate) use self::lost::Lost;
-use self::party::{Rooms, parties};
+use self::room::Rooms;
 use self::written::Written;
 use crate::model::cgroup::{CgroupId, Limit};
 use crate::model::condition::ScopeName;
-use crate::model::decision::InForce;
 use crate::model::node::Meminfo;
 use crate::model::sample::{GapReason, Sample};
 use crate::model::snapshot::{Scope, Snapshot};
-use crate::model::threshold::Resource;
 use crate::model::units::{Bytes, Nanos};
 use crate::policy::scope;
-use crate::policy::workload::Workloads;
+use crate::policy::workload::Parties;
 
 /// A loss is looked at over this time at least: in less, one allocation would be the whole of it.
 const SHORTEST: Nanos = Nanos(10 * Nanos::SECOND.0);
@@ -49,7 +47,7 @@ const SPACING: [(Nanos, Nanos); 4] = [
     (Nanos(u64::MAX), Nanos(600 * Nanos::SECOND.0)),
 ];
 /// A party is a taker if it took this part of what the largest one took, and this much.
-const OF_LARGEST: u64 = 4;
+pub(crate) const OF_LARGEST: u64 = 4;
 const LEAST: Bytes = Bytes(1 << 20);
 /// The last two seconds count more than the eight before: growth that slows ends soon.
 const RECENT: Nanos = Nanos(2 * Nanos::SECOND.0);
@@ -78,8 +76,7 @@ impl TakerStanding {
         &mut self,
         before: Option<&Sample>,
         sample: &Sample,
-        snapshot: &Snapshot,
-        workloads: &Workloads<'_>,
+        parties: &Parties<'_>,
     ) {
         let now = sample.at.boot;
         if self.slots.back().is_some_and(|last| last.at >= now) {
@@ -92,7 +89,6 @@ impl TakerStanding {
         }
         let node = sample.node.memory.map(Meminfo::in_use);
         self.slots.push_back(Slot { at: now, node });
-        let parties = parties(snapshot, workloads);
         // A part of the tree that could not be read in this tick is still there.
         let is_unread = sample
             .gaps
@@ -107,7 +103,7 @@ impl TakerStanding {
             self.parties.entry(*id).or_default();
         }
         let n_slots = self.slots.len();
-        for (id, scope) in &parties {
+        for (id, scope) in parties {
             let held = scope.files.as_deref().and_then(Holding::of);
             if let (None, Some(held)) = (self.parties.get(id), held) {
                 // It existed before it became a party of its own: no growth is known yet.
@@ -207,13 +203,12 @@ impl TakerStanding {
             let over = now.at.since(self.slots[slot].at);
             Lost { lost, over, taken, unattributed, is_established, ..Lost::default() }
         };
-        let until = self.until(now.at, sample);
-        let is_long = |slot: &usize| until.since(self.slots[*slot].at) >= SHORTEST;
+        let age = |slot: usize| now.at.since(self.slots[slot].at);
         let mut most: Option<Lost> = None;
-        for slot in (0..last).rev().filter(is_long) {
+        for slot in (0..last).rev().filter(|slot| age(*slot) >= SHORTEST) {
             // Further back only for what is too little to have a cause: pods have started since.
             let is_known = most.as_ref().is_some_and(|most| most.is_established);
-            if is_known && now.at.since(self.slots[slot].at) > ALONG {
+            if is_known && age(slot) > ALONG {
                 break;
             }
             let lost = since(slot);
@@ -227,27 +222,14 @@ impl TakerStanding {
         }
         // Of the first seconds of watching so much is a cause, too: it cannot be one allocation more.
         let early = || {
-            let is_old = now.at.since(self.slots.front()?.at) >= RECENT;
-            let lost = is_old.then(|| since(0))?;
+            let lost = (age(0) >= RECENT).then(|| since(0))?;
             (lost.lost.0 >= capacity / PART).then_some(lost)
         };
         let lately = most.or_else(early)?;
-        let age = |slot: usize| now.at.since(self.slots[slot].at);
         let along = (0..last).find(|slot| age(*slot) <= ALONG.max(lately.over)).unwrap_or(0);
-        // Who is squeezed has not stopped of its own.
-        let recent = (0..last).rev().find(|slot| until == now.at && age(*slot) >= RECENT);
+        let recent = (0..last).rev().find(|slot| age(*slot) >= RECENT);
         let lasting = lately.lasting(&since(along), recent.map(since).as_ref());
         Some(Lost { lasting, ..lately })
-    }
-
-    /// A loss is looked at over ten seconds before this, and until now: not only over time in which
-    /// those who took it are squeezed.
-    fn until(&self, now: Nanos, sample: &Sample) -> Nanos {
-        let is_of_memory =
-            |one: &&InForce| one.action.reason.threshold.resource() == Resource::Memory;
-        let squeezed = sample.squeezes().filter(is_of_memory).map(|one| one.since).min();
-        let first = self.slots.front().map_or(now, |slot| slot.at.plus(SHORTEST));
-        squeezed.map_or(now, |since| since.max(first).min(now))
     }
 
     /// How fast a party grows, in bytes a second; negative if it shrinks.

@@ -1,11 +1,14 @@
 //! Cgroups outside pods that count as workloads, by the configuration's rules.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::cgroup::CgroupId;
 use crate::model::pod::Place;
 use crate::model::settings::WorkloadRule;
-use crate::model::snapshot::Snapshot;
+use crate::model::snapshot::{Scope, Snapshot};
+
+/// The cgroup of each party.
+pub type Parties<'a> = BTreeMap<CgroupId, &'a Scope>;
 
 /// Most levels that are walked up.
 const DEPTH: usize = 64;
@@ -41,6 +44,25 @@ impl<'a> Workloads<'a> {
     #[must_use]
     pub fn has(&self, id: CgroupId) -> bool {
         self.0.contains_key(&id)
+    }
+
+    /// The parties: pods, workloads, and other cgroups without children. So each counts once.
+    #[must_use]
+    pub fn parties<'s>(&self, snapshot: &'s Snapshot) -> Parties<'s> {
+        let scopes = &snapshot.scopes;
+        let parents: BTreeSet<CgroupId> =
+            scopes.values().filter_map(|scope| scope.parent).collect();
+        let is_pod = |id| scopes.get(&id).is_some_and(|s| matches!(s.place, Place::Pod { .. }));
+        let is_party = |(id, scope): &(&CgroupId, &Scope)| match &scope.place {
+            Place::Pod { .. } => true,
+            _ if self.has(**id) => true,
+            // CRI-O's monitor and a container belong to their pod.
+            Place::Container { .. } | Place::Kubepods | Place::Qos { .. } => false,
+            _ => {
+                !parents.contains(id) && !above(**id, snapshot).any(|id| self.has(id) || is_pod(id))
+            }
+        };
+        scopes.iter().filter(is_party).map(|(id, scope)| (*id, scope)).collect()
     }
 
     /// All workloads with their rules.

@@ -23,7 +23,7 @@ use crate::model::stall::Coverage;
 use crate::model::threshold::Resource;
 use crate::model::units::Nanos;
 use crate::policy::scope;
-use crate::policy::workload::{Workloads, above};
+use crate::policy::workload::{Parties, Workloads, above};
 
 use taken::Share;
 
@@ -95,6 +95,7 @@ impl HarmStanding {
         sample: &Sample,
         snapshot: &Snapshot,
         workloads: &Workloads<'_>,
+        parties: &Parties<'_>,
     ) {
         let Some(before) = before.filter(|_| snapshot.interval > Nanos(0)) else { return };
         let covered = |of: fn(&Coverage) -> bool| {
@@ -107,9 +108,9 @@ impl HarmStanding {
         let interval = snapshot.interval;
         self.cpu.add(waits.then(|| tree.run_queue()), &there, interval);
         let unread = &self.unread;
-        let share = memory.then(|| Share::of_memory(&tree, before, unread).doings());
+        let share = memory.then(|| Share::of_memory(&tree, parties, before, unread).doings());
         self.memory.add(share, &there, interval);
-        let share = waits.then(|| Share::of_io(&tree, before, unread).doings());
+        let share = waits.then(|| Share::of_io(&tree, parties, before, unread).doings());
         self.io.add(share, &there, interval);
         self.forget_unread(before, sample);
     }
@@ -229,8 +230,6 @@ impl Entry {
 /// The cgroups of a snapshot, and the party that each belongs to.
 pub(super) struct Tree<'a> {
     parties: BTreeMap<CgroupId, Party>,
-    /// Cgroups that have children.
-    parents: BTreeSet<CgroupId>,
     snapshot: &'a Snapshot,
     workloads: &'a Workloads<'a>,
     /// The cgroup of all pods.
@@ -241,9 +240,8 @@ impl<'a> Tree<'a> {
     fn new(snapshot: &'a Snapshot, workloads: &'a Workloads<'a>) -> Self {
         let party = |&id: &CgroupId| (id, Self::party(snapshot, workloads, id));
         let parties = snapshot.scopes.keys().map(party).collect();
-        let parents = snapshot.scopes.values().filter_map(|scope| scope.parent).collect();
         let pods = scope::kubepods(snapshot).map(|(_, pods)| &pods.path);
-        Self { parties, parents, snapshot, workloads, pods }
+        Self { parties, snapshot, workloads, pods }
     }
 
     /// The pod or workload that the cgroup is or belongs to, else itself. CRI-O's monitor beside

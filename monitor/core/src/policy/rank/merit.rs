@@ -10,6 +10,7 @@ use crate::model::pod::QosClass;
 use crate::model::quantity::Quantity;
 use crate::model::threshold::Resource;
 use crate::model::units::{Bytes, Nanos};
+use crate::policy::takers::OF_LARGEST;
 
 /// By which figures candidates are compared.
 #[derive(Debug, Clone, Copy)]
@@ -66,9 +67,6 @@ enum By {
     Harm(Nanos),
 }
 
-/// Of the most that any candidate did, the part that makes another one a cause too.
-const OF_MOST: u64 = 4;
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Answer {
     Yes,
@@ -87,7 +85,7 @@ impl Scale {
         let most_harm = contenders.iter().filter_map(|one| Some(one.harm?.others)).max();
         let most_harm = most_harm.max(need.outside_harm).filter(|most| most.0 >= 1_000_000);
         let by = match (most_harm.filter(|_| purpose.is_about_waiting()), need.promised) {
-            (Some(most), _) => By::Harm(Nanos(most.0 / OF_MOST)),
+            (Some(most), _) => By::Harm(Nanos(most.0 / OF_LARGEST)),
             (None, Some(promised)) => By::Holds(promised),
             (None, None) => {
                 By::Taken(need.taker_from.unwrap_or_else(|| Need::taker_from(contenders)))

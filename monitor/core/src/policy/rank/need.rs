@@ -70,7 +70,7 @@ pub(super) fn causes(
     lost: &Lost,
     snapshot: &Snapshot,
 ) -> (Vec<Contender>, Need) {
-    if !lost.is_established() {
+    if !lost.is_established {
         return (contenders, Need::of_none(shortfall));
     }
     let uids: BTreeSet<&str> = contenders.iter().map(|one| one.uid.as_str()).collect();
@@ -90,7 +90,7 @@ pub(super) fn causes(
         takers::taker_from(largest).max(shortfall.real_part())
     };
     let above: Vec<Option<Bytes>> = contenders.iter().map(taken_above_request).collect();
-    let least = Bytes(lost.lost().0 / OF_LOST);
+    let least = Bytes(lost.lost.0 / OF_LOST);
     let from_above = from(above.iter().copied().flatten().max()).max(least);
     if above.iter().flatten().any(|taken| *taken >= from_above) {
         let own = contenders.into_iter().zip(above);
@@ -103,7 +103,7 @@ pub(super) fn causes(
     }
     let largest = contenders.iter().filter_map(|one| one.taken).max();
     let from_all = from(largest);
-    let promised = promised(&contenders, &above, from_all).filter(|_| largest >= Some(outside));
+    let promised = promised(&contenders, from_all).filter(|_| largest >= Some(outside));
     let promised = promised.map(|left| Promised {
         left: Bytes(left.0.saturating_add(shortfall.missing.0)),
         taker_from: from_all,
@@ -113,17 +113,14 @@ pub(super) fn causes(
     (contenders, need(from_all, promised))
 }
 
-/// What takers may still take of what they request; `None` if there are none, or one of them took
-/// most of it `above` its request.
-fn promised(contenders: &[Contender], above: &[Option<Bytes>], from: Bytes) -> Option<Bytes> {
-    let left = contenders.iter().zip(above).filter_map(|(one, above)| {
-        let taken = one.taken.filter(|taken| *taken >= from)?;
+/// What takers may still take of what they request; `None` if there are none.
+fn promised(contenders: &[Contender], from: Bytes) -> Option<Bytes> {
+    let takers = contenders.iter().filter(|one| one.taken.is_some_and(|taken| taken >= from));
+    let left = takers.map(|one| {
         let within = one.usage.zip(one.request).filter(|(usage, request)| usage < request);
-        let left = within.map_or(0, |(usage, request)| request.minus(usage).to_u64());
-        let is_promised = above.is_some_and(|above| above.0 <= taken.0 / 2);
-        Some(is_promised.then_some(left))
+        within.map_or(0, |(usage, request)| request.minus(usage).to_u64())
     });
-    left.reduce(|a, b| Some(a?.saturating_add(b?)))?.map(Bytes)
+    left.reduce(u64::saturating_add).map(Bytes)
 }
 
 /// What it took beyond its request; all of it where the request is not known.

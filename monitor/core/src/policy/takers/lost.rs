@@ -21,14 +21,14 @@ const NAMED: usize = 5;
 /// What was lost, by party.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Lost {
-    pub(super) lost: Bytes,
+    pub(crate) lost: Bytes,
     pub(super) over: Nanos,
     pub(super) taken: BTreeMap<CgroupId, Bytes>,
     /// What each party's share of what was lost all along would be of this.
     pub(super) lasting: BTreeMap<CgroupId, Bytes>,
     pub(super) unattributed: Bytes,
     /// It is so much that who took it is the cause.
-    pub(super) is_established: bool,
+    pub(crate) is_established: bool,
 }
 
 impl Lost {
@@ -80,15 +80,6 @@ impl Lost {
     #[cfg(test)]
     pub(crate) fn established(lost: Bytes) -> Self {
         Self { lost, is_established: true, ..Self::default() }
-    }
-
-    pub(crate) fn lost(&self) -> Bytes {
-        self.lost
-    }
-
-    /// Whether so much was lost that who took it is the cause.
-    pub(crate) fn is_established(&self) -> bool {
-        self.is_established
     }
 
     /// For decisions and people: by name, the largest takers of those that took `from` on.

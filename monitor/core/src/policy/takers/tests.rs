@@ -10,6 +10,7 @@ use crate::model::cgroup::{Cgroup, CgroupPath, MemoryFiles, MemoryStat};
 use crate::model::node::Meminfo;
 use crate::model::sample::Moment;
 use crate::model::snapshot::Averages;
+use crate::policy::workload::Workloads;
 
 const MIB: u64 = 1 << 20;
 
@@ -47,7 +48,7 @@ fn take_in(standing: &mut TakerStanding, samples: &[Sample]) -> Snapshot {
     let (mut last, mut before) = (Snapshot::default(), None);
     for sample in samples {
         last = Snapshot::between(None, sample, &mut averages);
-        standing.update(before, sample, &last, &Workloads::default());
+        standing.update(before, sample, &Workloads::default().parties(&last));
         before = Some(sample);
     }
     last
@@ -89,7 +90,7 @@ fn loss_of_the_first_seconds_is_known_if_it_is_large() {
         let snapshot = take_in(&mut standing, &samples);
         let sample = samples.last().unwrap();
         let lost = standing.loss(ScopeName::System, Counts::Held, sample, &snapshot);
-        let lost = lost.map(|lost| lost.lost().0 / MIB);
+        let lost = lost.map(|lost| lost.lost.0 / MIB);
         assert_eq!(lost, want, "{each} MiB in each of {seconds} s");
     }
 }
@@ -276,7 +277,7 @@ proptest! {
             let held = sample.cgroups.iter().map(|(id, group)| (*id, held(group).unwrap().0));
             history.insert(sample.at.boot, held.collect());
             let snapshot = Snapshot::between(None, &sample, &mut Averages::new(1));
-            standing.update(before.as_ref(), &sample, &snapshot, &Workloads::default());
+            standing.update(before.as_ref(), &sample, &Workloads::default().parties(&snapshot));
             before = Some(sample);
             for (id, readings) in &standing.parties {
                 prop_assert!(readings.len() <= standing.slots.len());

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::{Doings, Entry, Party, Tree};
 use crate::model::cgroup::{Cgroup, CgroupId};
-use crate::model::pod::Place;
 use crate::model::sample::Sample;
 use crate::model::snapshot::Scope;
 use crate::model::stall::MemoryCause;
 use crate::model::units::{Nanos, Percent, scale};
 use crate::policy::rank::contender::Harm;
+use crate::policy::workload::Parties;
 
 /// Where pages are larger, too little counts as reclaimed, and growth alone is left.
 const PAGE: u64 = 4_096;
@@ -34,8 +34,13 @@ impl Share {
     ///
     /// A new cgroup has charged all that it has. A cgroup that was unreadable counts as 0, because
     /// what it charged is unknown.
-    pub(super) fn of_memory(tree: &Tree<'_>, before: &Sample, unread: &BTreeSet<CgroupId>) -> Self {
-        Self::of(tree, (before, unread), charged, |scope| {
+    pub(super) fn of_memory(
+        tree: &Tree<'_>,
+        parties: &Parties<'_>,
+        before: &Sample,
+        unread: &BTreeSet<CgroupId>,
+    ) -> Self {
+        Self::of(tree, parties, (before, unread), charged, |scope| {
             let shortage = scope.shortage.map(|union| union.now).unwrap_or_default();
             Part {
                 waited: of_interval(shortage, tree.snapshot.interval),
@@ -46,31 +51,28 @@ impl Share {
     }
 
     /// Disks: bytes read and written, and task time in IO wait.
-    pub(super) fn of_io(tree: &Tree<'_>, before: &Sample, unread: &BTreeSet<CgroupId>) -> Self {
-        Self::of(tree, (before, unread), moved, |scope| {
+    pub(super) fn of_io(
+        tree: &Tree<'_>,
+        parties: &Parties<'_>,
+        before: &Sample,
+        unread: &BTreeSet<CgroupId>,
+    ) -> Self {
+        Self::of(tree, parties, (before, unread), moved, |scope| {
             let waited = scope.io_wait.map(|wait| wait.now).unwrap_or_default();
             Part { waited, ..Part::default() }
         })
     }
 
-    /// Counts pods, workloads, and other cgroups without children, each once.
     fn of(
         tree: &Tree<'_>,
+        parties: &Parties<'_>,
         (before, unread): (&Sample, &BTreeSet<CgroupId>),
         taken: fn(&Scope, &Cgroup, Option<&Cgroup>) -> Option<u64>,
         waits: impl Fn(&Scope) -> Part,
     ) -> Self {
         let mut share = Self::default();
-        for (id, scope) in &tree.snapshot.scopes {
+        for (id, scope) in parties {
             let Some(party) = tree.parties.get(id) else { continue };
-            let counts = match party {
-                Party::Pod(_) => matches!(scope.place, Place::Pod { .. }),
-                _ if tree.workloads.has(*id) => true,
-                Party::Outside(path) => *path == scope.path && !tree.parents.contains(id),
-            };
-            if !counts {
-                continue;
-            }
             let earlier = before.cgroups.get(id).map(Arc::as_ref);
             let is_known = earlier.is_some() || !unread.contains(id);
             let now = scope.files.as_ref().filter(|_| is_known);

@@ -88,7 +88,8 @@ impl Node {
 
     fn update(&mut self) {
         let none = Workloads::default();
-        self.standing.update(Some(&self.before), &self.sample, &self.snapshot, &none);
+        let Self { standing, before, sample, snapshot, .. } = self;
+        standing.update(Some(before), sample, snapshot, &none, &none.parties(snapshot));
     }
 
     /// Milliseconds a second of others' waiting and of its own.
@@ -241,7 +242,8 @@ fn harm_of_a_workload() {
     node.blame(DAEMON, "/system.slice", 50); // within it
     let snapshot = node.snapshot.clone();
     let workloads = Workloads::of(&rules, &snapshot);
-    node.standing.update(Some(&node.before), &node.sample, &snapshot, &workloads);
+    let parties = workloads.parties(&snapshot);
+    node.standing.update(Some(&node.before), &node.sample, &snapshot, &workloads, &parties);
     assert_eq!(node.harm(Resource::Cpu, "/system.slice"), (300, 50));
     assert_eq!(node.harm(Resource::Cpu, DAEMON), (0, 0), "and of nobody else");
 }
@@ -339,7 +341,9 @@ fn harm_unmeasured_is_unknown() {
     let before = node.standing.clone();
     node.snapshot.interval = Nanos(0);
     node.update();
-    node.standing.update(None, &node.sample, &node.snapshot, &Workloads::default());
+    let Node { standing, sample, snapshot, .. } = &mut node;
+    let none = Workloads::default();
+    standing.update(None, sample, snapshot, &none, &none.parties(snapshot));
     assert_eq!(node.standing, before);
 }
 

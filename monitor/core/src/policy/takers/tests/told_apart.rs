@@ -1,9 +1,6 @@
-//! Who took memory is told from who has stopped, from who is squeezed, and from noise.
+//! Who took memory is told from who has stopped, and from noise.
 
 use super::*;
-use crate::model::decision::{Action, Met, Phase, StepKind, StepReason, Target, Trigger};
-use crate::model::settings::Deletion;
-use crate::model::threshold::{PressureSignal, PressureThreshold};
 
 #[test]
 fn loss_names_last_who_has_stopped() {
@@ -29,56 +26,6 @@ fn loss_names_last_who_has_stopped() {
     }
 }
 
-/// A squeeze of memory that began at a second.
-fn squeeze(second: u64) -> InForce {
-    let scope = ScopeName::System;
-    let on = PressureSignal::Exhaustion(Nanos(10 * Nanos::SECOND.0));
-    let threshold = Trigger::Pressure(PressureThreshold { scope, on, grace: Nanos(0) });
-    let action = Action {
-        id: 1,
-        step: StepKind::Squeeze,
-        target: Target::default(),
-        reason: Met { threshold, since: Nanos(0), is_due: true, measured: 0, missing: None },
-        why: StepReason::Gentlest,
-        want: None,
-        grace: None,
-        deadline: Nanos(0),
-        escalates_to: None,
-        deletion: Deletion::Never,
-        restart: None,
-        is_enforced: true,
-        message: String::new(),
-        annotations: BTreeMap::new(),
-    };
-    let since = Nanos(second * Nanos::SECOND.0);
-    InForce { action, since, held: None, phase: Phase::Squeezed }
-}
-
-#[test]
-fn loss_names_who_took_it_before_a_squeeze() {
-    #[rustfmt::skip]
-    let table: [(Option<u64>, &[&str], u64); 3] = [
-        // since when the pod is squeezed that takes 8 MiB a second for 40 s; takers, seconds looked at
-        (None,     &[DAEMON],       10),
-        (Some(41), &["u1", DAEMON], 30),
-        // The agent was started after it: it looks at all that it has seen.
-        (Some(0),  &["u1", DAEMON], 60),
-    ];
-    for (since, want, seconds) in table {
-        let samples = (0..=60).map(|t: u64| {
-            let (pod, daemon) = (10 + 8 * t.min(40), 10 + 10 * t.saturating_sub(40));
-            let held = [("/kubepods", 0), (POD, pod), (DAEMON, daemon)];
-            let mut sample = sample(t + 1, pod + daemon, &held);
-            sample.in_force.extend(since.filter(|since| *since <= t).map(squeeze));
-            sample
-        });
-        let (over, got, _) = takers(&samples.collect::<Vec<_>>());
-        let names: Vec<_> = got.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names, want, "{since:?}: {got:?}");
-        assert!(over.abs_diff(seconds) <= 5, "{since:?}: {over} s");
-    }
-}
-
 #[test]
 fn loss_tells_a_slow_leak_from_noise() {
     #[rustfmt::skip]
@@ -100,7 +47,7 @@ fn loss_tells_a_slow_leak_from_noise() {
         let snapshot = take_in(&mut standing, &samples);
         let sample = samples.last().unwrap();
         let lost = standing.loss(ScopeName::System, Counts::Held, sample, &snapshot).unwrap();
-        assert_eq!(lost.is_established(), want, "{each} KiB for {seconds} s: {lost:?}");
+        assert_eq!(lost.is_established, want, "{each} KiB for {seconds} s: {lost:?}");
     }
 }
 

@@ -1,37 +1,13 @@
-//! Which cgroups are parties, and how much each may still take before it meets its own limit.
+//! How much each party may still take before it meets its own limit.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::LEAST;
 use super::figures::held;
 use crate::model::cgroup::{Cgroup, CgroupId, Limit};
 use crate::model::pod::Place;
 use crate::model::snapshot::{Scope, Snapshot};
-use crate::policy::workload::{Workloads, above};
-
-/// The cgroup of each party.
-pub(super) fn parties<'a>(
-    snapshot: &'a Snapshot,
-    workloads: &Workloads<'_>,
-) -> BTreeMap<CgroupId, &'a Scope> {
-    let parents: BTreeSet<CgroupId> =
-        snapshot.scopes.values().filter_map(|scope| scope.parent).collect();
-    let is_party = |(id, scope): &(&CgroupId, &Scope)| match &scope.place {
-        Place::Pod { .. } => true,
-        _ if workloads.has(**id) => true,
-        _ if above(**id, snapshot).any(|id| workloads.has(id)) => false,
-        // CRI-O's monitor and a container belong to their pod.
-        Place::Container { .. } | Place::Kubepods | Place::Qos { .. } => false,
-        Place::Other if is_in_pod(**id, snapshot) => false,
-        _ => !parents.contains(id),
-    };
-    snapshot.scopes.iter().filter(is_party).map(|(id, scope)| (*id, scope)).collect()
-}
-
-fn is_in_pod(id: CgroupId, snapshot: &Snapshot) -> bool {
-    let is_pod = |scope: &Scope| matches!(scope.place, Place::Pod { .. });
-    above(id, snapshot).filter_map(|id| snapshot.scopes.get(&id)).any(is_pod)
-}
+use crate::policy::workload::above;
 
 /// How much more parties can hold.
 pub(super) struct Rooms<'a> {
