@@ -3,7 +3,7 @@
 //! musl's returns pages with each `free`, so that each tick waits for the kernel to give them
 //! again: there the allocator is mimalloc.
 
-pub use self::allocator::{free, settle, trim};
+pub use self::allocator::{collect, free, settle, trim};
 
 /// Some memory in hand: touched, and freed again, it stays with the allocator.
 pub fn reserve(size: usize) {
@@ -30,6 +30,9 @@ mod allocator {
         // SAFETY: sets numbers of the allocator; no other thread is there yet.
         settings.iter().all(|(what, value)| unsafe { libc::mallopt(*what, *value) } == 1)
     }
+
+    /// Gives back what this thread has freed: all threads have one heap, which [`trim`] looks after.
+    pub fn collect() {}
 
     /// Bytes beyond `keep` that the allocator has and that are not in use, by its own books.
     #[must_use]
@@ -76,11 +79,17 @@ mod allocator {
         surplus
     }
 
+    /// Gives back what this thread has freed. Each thread has a heap of its own, which no other thread
+    /// can reach.
+    pub fn collect() {
+        // SAFETY: touches nothing but free memory.
+        unsafe { mi_collect(true) };
+    }
+
     /// Gives free memory back to the kernel. mimalloc knows no end of the heap to keep a part of, so
     /// half of `keep` bytes are taken anew; the next ticks take as much, which stays once it is freed.
     pub fn trim(keep: usize) {
-        // SAFETY: touches nothing but free memory.
-        unsafe { mi_collect(true) };
+        collect();
         crate::heap::reserve(keep / 2);
     }
 }

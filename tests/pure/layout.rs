@@ -20,7 +20,7 @@ const IMPORTS: [(&str, &str, &[&str]); 17] = [
     ("monitor/src", "state", &["state"]),
     ("monitor/src", "act", &["act", "state", "clock"]),
     ("monitor/src", "record", &["record", "state"]),
-    ("monitor/src", "serve", &["serve", "record", "clock"]),
+    ("monitor/src", "serve", &["serve", "record", "clock", "heap"]),
     ("monitor/src", "scenario", &["config"]),
     ("monitor/src", "kube", &["kube", "act", "config", "clock", "causes"]),
     (

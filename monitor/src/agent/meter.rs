@@ -61,7 +61,7 @@ impl Meter {
 }
 
 /// Resident memory of this process, and its major faults; `None` if `/proc` does not say.
-fn own_memory() -> (Option<Bytes>, Option<u64>) {
+pub(super) fn own_memory() -> (Option<Bytes>, Option<u64>) {
     let Ok(me) = procfs::process::Process::myself() else { return (None, None) };
     let resident = me.statm().ok().map(|statm| statm.resident);
     let resident = resident.map(|pages| Bytes(pages.saturating_mul(procfs::page_size())));

@@ -18,6 +18,7 @@ use rustix::process::{Resource, getrlimit, setpriority_process};
 use rustix::thread::{CapabilitySet, capabilities};
 
 pub(super) use self::cgroup::Protected;
+use super::meter::own_memory;
 use crate::heap;
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::units::Bytes;
@@ -119,7 +120,9 @@ impl Survival {
                     tracing::debug!("what the start has read of files stays in memory: {why}");
                 }
             });
-            self.given_back = heap::free(surplus, RESERVE);
+            // What the threads that serve have in hand again would count as what stays.
+            let left = own_memory().0.unwrap_or(resident).0.saturating_sub(least.0);
+            self.given_back = heap::free(left, RESERVE);
         }
     }
 

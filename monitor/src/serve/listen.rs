@@ -32,6 +32,7 @@ use tower::ServiceExt as _;
 
 use super::address::Listener;
 use super::peer::{Link, Peer};
+use crate::heap;
 
 /// Connections at a time. Each costs a descriptor, up to [`BUFFER`] bytes twice, and a piece of what is
 /// sent; those that were just closed for others may last a moment longer.
@@ -46,6 +47,8 @@ const READS_WITHIN: Duration = Duration::from_secs(10);
 /// and those that wait behind it wait little.
 const FLOOD: usize = 64;
 const FLOOD_PAUSE: Duration = Duration::from_millis(1);
+/// Answers of thousands of cgroups take megabytes.
+const GIVES_BACK_EACH: Duration = Duration::from_secs(20);
 /// After a connection could not be accepted, mostly for want of descriptors.
 const RETRY: Duration = Duration::from_millis(500);
 
@@ -73,6 +76,7 @@ impl Server {
                 tokio::select! {
                     result = accept(listener, router) => result,
                     _ = left => Ok(()),
+                    result = give_back() => result,
                 }
             });
             if let Err(why) = result {
@@ -89,6 +93,14 @@ impl Server {
             Ok(why) => why,
             Err(_) => io::Error::other("its thread has panicked"),
         }
+    }
+}
+
+/// Gives back what answers have left, from time to time.
+async fn give_back() -> io::Result<()> {
+    loop {
+        sleep(GIVES_BACK_EACH).await;
+        heap::collect();
     }
 }
 
