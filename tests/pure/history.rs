@@ -57,7 +57,7 @@ async fn history_document() {
         assert_eq!(status, 400, "{query}");
         assert!(message.contains(want), "{query}: {message}");
     }
-    assert_eq!(ask("").await.1["series"].as_object().unwrap().len(), 24, "all of the node");
+    assert_eq!(ask("").await.1["series"].as_object().unwrap().len(), 25, "all of the node");
 }
 
 #[tokio::test]

@@ -108,9 +108,8 @@ fn runners_are_named_on_suspicion() {
     assert_eq!(read(13, root()), found, "the first look");
     host.ran(1, 22, 2_050);
     assert_eq!(read(14, root()), [(1, 500)]);
-    assert_eq!(read(15, None), [(1, 500)], "a rest");
-    assert_eq!(read(16, None), [(1, 500)], "known to be calm only after the tick");
-    assert_eq!(read(17, None), [], "no suspicion any more");
+    assert_eq!(read(15, None), [(1, 500)], "known to be calm only after the tick");
+    assert_eq!(read(16, None), [], "no suspicion any more");
 }
 
 #[test]
