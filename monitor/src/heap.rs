@@ -31,7 +31,7 @@ mod allocator {
         settings.iter().all(|(what, value)| unsafe { libc::mallopt(*what, *value) } == 1)
     }
 
-    /// Gives back what this thread has freed: all threads have one heap, which [`trim`] looks after.
+    /// Nothing is to be done: all threads have one heap, of which [`trim`] gives back.
     pub fn collect() {}
 
     /// Bytes beyond `keep` that the allocator has and that are not in use, by its own books.
@@ -79,17 +79,18 @@ mod allocator {
         surplus
     }
 
-    /// Gives back what this thread has freed. Each thread has a heap of its own, which no other thread
-    /// can reach.
+    /// Hands what this thread has freed to those that all threads share, of which [`trim`] gives back.
+    /// Each thread has a heap of its own, which no other thread can reach.
     pub fn collect() {
         // SAFETY: touches nothing but free memory.
-        unsafe { mi_collect(true) };
+        unsafe { mi_collect(false) };
     }
 
     /// Gives free memory back to the kernel. mimalloc knows no end of the heap to keep a part of, so
     /// half of `keep` bytes are taken anew; the next ticks take as much, which stays once it is freed.
     pub fn trim(keep: usize) {
-        collect();
+        // SAFETY: touches nothing but free memory.
+        unsafe { mi_collect(true) };
         crate::heap::reserve(keep / 2);
     }
 }

@@ -5,11 +5,12 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+mod thinned;
+
 use crate::busy::{Load, Node};
 use crate::ticks::{Dice, anything};
 use isobar::record::journal::{Bounds, Journal, Start};
 use isobar::record::reader::{Entry, Recorded, Recording};
-use isobar::record::replay::{Replay, Replayed};
 use isobar_core::model::decision::{Decision, Event};
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::{Gap, GapReason, Sample};
@@ -283,39 +284,6 @@ fn journal_bounds() {
         let (last, _) = read(&dir.path().join(only));
         assert!(frames.ends_with(&last), "a segment is read by itself, too");
     }
-}
-
-/// What is kept of the oldest segments replays as it was decided.
-#[test]
-fn journal_thins_what_replays() {
-    let dir = TempDir::new().unwrap();
-    let path = dir.path().join("r");
-    let bounds = Bounds { size: Bytes(2 << 20), ..Bounds::default() };
-    let mut engine = Engine::new(Settings::default(), Standing::new(8));
-    fs::write(dir.path().join("r.thinner"), "of a killed agent").unwrap();
-    let begun = start(engine.standing().clone());
-    let mut journal = Journal::create(&path, begun, bounds).unwrap();
-    for sample in noisy(600) {
-        let decision = engine.step(sample.clone()).decision;
-        journal.write(&sample, &decision, engine.standing()).unwrap();
-    }
-    drop(journal);
-    assert!(!names(&dir).contains(&"r.thinner".into()));
-    let (mut ticks, mut missing) = (Vec::new(), Vec::<u64>::new());
-    for replayed in Replay::new(Recording::open(&path).unwrap(), None) {
-        match replayed.unwrap() {
-            Replayed::Tick(judged) => {
-                assert_eq!(judged.text, judged.recorded, "tick {}", judged.tick);
-                ticks.push(judged.tick);
-            }
-            Replayed::Notice(text) => {
-                missing.push(text.split_once(" ticks are not in").unwrap().0.parse().unwrap());
-            }
-        }
-    }
-    let all = ticks.len() as u64 + missing.iter().sum::<u64>();
-    assert_eq!(all, 601 - ticks[0], "each is there, or told to be missing");
-    assert!(missing.len() > 5 && ticks[0] < 400, "{ticks:?} {missing:?}");
 }
 
 #[test]

@@ -113,7 +113,7 @@ impl Survival {
         }
         self.ticks = 0;
         let is_first = !std::mem::replace(&mut self.has_begun, true);
-        if is_first || free > self.given_back + SURPLUS / 4 {
+        if is_first || free > self.given_back + SURPLUS / 2 {
             self.unlocked(|| {
                 heap::trim(RESERVE);
                 if is_first && let Err(why) = drop_files() {

@@ -19,7 +19,7 @@ use isobar_core::model::sample::Moment;
 use isobar_core::model::units::{Bytes, Nanos};
 
 /// Maximum size and age. Beyond the age segments are deleted; beyond the size the oldest are thinned,
-/// and deleted once all are.
+/// or deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     /// Of all segments together.
@@ -43,6 +43,9 @@ impl Bounds {
     pub const IN_MEMORY: Self = Self { size: Bytes(12 << 20), age: Nanos(600 * Nanos::SECOND.0) };
     /// Deletion is by segment: an eighth of the maximum at a time.
     const SEGMENTS: u64 = 8;
+    /// Thinned segments are added while they hold less than this part of all: most of the room is for
+    /// the last hours with every tick.
+    const THINNED: u64 = 4;
     /// The part of a disk's free space that a recording takes at most.
     const SHARE: u64 = 10;
 
@@ -144,7 +147,10 @@ impl Ring {
     fn thin(&self, n: u64) -> io::Result<u64> {
         let Self::Files(path) = self else { return Err(io::ErrorKind::Unsupported.into()) };
         let (segment, thinner) = (segment(path, n), thinner(path));
-        let thinned = thin(&mut File::open(&segment)?, &mut create(&thinner)?);
+        let mut to = create(&thinner)?;
+        // What it replaces may have been on the disk for hours.
+        let thinned = thin(&mut File::open(&segment)?, &mut to)
+            .and_then(|size| to.sync_data().map(|()| size));
         let renamed = thinned.and_then(|size| fs::rename(&thinner, &segment).map(|()| size));
         renamed.inspect_err(|_| drop(fs::remove_file(&thinner)))
     }
@@ -331,18 +337,25 @@ impl Segments {
         self.most = self.bounds.most(held(&self.old), self.ring.left());
         let room = self.most - self.most / Bounds::SEGMENTS;
         let oldest = Nanos(now.wall.0.saturating_sub(self.bounds.age.0));
-        while let Some((n, old)) = self.old.first_key_value() {
+        while let Some((first, old)) = self.old.first_key_value() {
             let is_young = old.begun >= oldest;
             if held(&self.old) <= room && is_young {
                 break;
             }
-            let n = *n;
+            let mut n = *first;
+            let newest = self.old.last_key_value().map(|(n, _)| *n);
+            let thinned = self.old.values().filter(|old| old.is_thin).map(|old| old.size);
+            let may_thin = is_young && thinned.sum::<u64>() < room / Bounds::THINNED;
             let mut whole = self.old.iter_mut().filter(|(_, old)| !old.is_thin);
-            if let Some((n, old)) = whole.next().filter(|_| is_young) {
-                // A disk that is full or fails may have no room for it: then it is deleted.
-                old.size = self.ring.thin(*n).unwrap_or(old.size);
-                old.is_thin = true;
-                continue;
+            if let Some((whole, old)) =
+                whole.next().filter(|(n, _)| may_thin && newest != Some(**n))
+            {
+                if let Ok(size) = self.ring.thin(*whole) {
+                    (old.size, old.is_thin) = (size, true);
+                    continue;
+                }
+                // On a disk that is full, or fails, there may be no room for what is kept of it.
+                n = *whole;
             }
             match self.ring.remove(n) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -7,8 +7,8 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write};
 
 use super::index::{Begun, begun, frame_end};
 
-/// Writes what is kept, and tells its size. Without frames, or with a torn one at the end, it is all
-/// that cannot be told apart.
+/// Writes what is kept, and tells its size. Without frames that is all; a torn one at the end is kept
+/// if it begins with a header.
 pub(super) fn thin(from: &mut File, to: &mut impl Write) -> io::Result<u64> {
     let all = from.metadata()?.len();
     let (mut at, mut kept) = (0, 0);

@@ -96,7 +96,7 @@ impl Server {
     }
 }
 
-/// Gives back what answers have left, from time to time.
+/// Hands over what answers have left, from time to time.
 async fn give_back() -> io::Result<()> {
     loop {
         sleep(GIVES_BACK_EACH).await;

@@ -42,7 +42,7 @@ const NAMED: usize = 3;
 const APART: Nanos = Nanos(Nanos::SECOND.0 / 2);
 /// From one pair of looks at a suspect to the next at the same one.
 const REST: Nanos = Nanos(10 * Nanos::SECOND.0);
-/// From one pair of looks to the next, whoever is the suspect.
+/// From one pair of looks to the next, also of another suspect.
 const SHORTEST_REST: Nanos = Nanos(2 * Nanos::SECOND.0);
 
 mod process;

@@ -12,7 +12,7 @@ use super::node::NodeReading;
 use super::places::Places;
 use super::stall::KernelStalls;
 pub use super::units::Moment;
-use super::units::{Bytes, MilliCpu};
+use super::units::{Bytes, MilliCpu, Nanos};
 use super::workload::Pods;
 
 /// Why the sampler took a sample.
@@ -107,10 +107,11 @@ impl Sample {
         self.in_force.iter().filter(|entry| entry.phase == Phase::Marked)
     }
 
-    /// Whether the processes of this cgroup are really marked.
+    /// Whether the processes of this cgroup were really marked by then.
     #[must_use]
-    pub fn is_marked(&self, path: &CgroupPath) -> bool {
-        let mut marks = self.marks().map(|entry| &entry.action).filter(|mark| mark.is_enforced);
+    pub fn was_marked(&self, path: &CgroupPath, by: Nanos) -> bool {
+        let marks = self.marks().filter(|entry| entry.since <= by).map(|entry| &entry.action);
+        let mut marks = marks.filter(|mark| mark.is_enforced);
         marks.any(|mark| mark.target.cgroups().any(|(_, above)| path.is_within(above)))
     }
 }

@@ -340,7 +340,7 @@ impl Account {
         let asked = Some(kill.trigger).filter(|id| own.is_some() && *id != kill.victim);
         let victim = named(kill.victim).unwrap_or_else(unknown);
         let cgroup = sample.cgroups.get(&kill.victim);
-        let is_marked = cgroup.is_some_and(|victim| sample.is_marked(&victim.path));
+        let was_marked = cgroup.is_some_and(|victim| sample.was_marked(&victim.path, kill.at));
         // Two containers of a pod have its name.
         let asked = asked.and_then(named).filter(|asked| *asked != victim);
         let why = match (&limit, &self.tried, &self.held) {
@@ -351,8 +351,8 @@ impl Account {
                      outside it would not have helped"
                 )
             }
-            (None, ..) if is_marked => {
-                "it had raised this one's OOM score, so that the kernel took it and no other".into()
+            (None, ..) if was_marked => {
+                "it had raised the OOM score of this one, so that the kernel would take it".into()
             }
             (_, Some((text, true)), _) => format!("it acted, and that was not enough: {text}"),
             (_, Some((text, false)), _) => format!("it only observes: it {text}"),

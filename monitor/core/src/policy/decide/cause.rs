@@ -110,8 +110,10 @@ impl Shortage<'_> {
             .or_else(|| self.step(standing, &self.causes(standing)))
             // Nothing more can be done to those who took it: if memory runs out, it is their turn.
             .or_else(|| self.mark(standing, |_| true));
-        // In an emergency, too, in which exhaustion comes first.
-        let hard = question.met.iter().find(|met| met.is_due && is_hard(met));
+        // In an emergency, too, in which exhaustion of the same memory comes first.
+        let scope = |met: &Met| Purpose::of(&met.threshold).scope();
+        let is_demanded = |met: &&Met| met.is_due && is_hard(met) && scope(met) == scope(first);
+        let hard = question.met.iter().find(is_demanded);
         let hard = hard.filter(|_| !self.is_covered(standing));
         match hard {
             Some(hard) if chosen.is_none() && standing.budget_again(question.relief).is_none() => {

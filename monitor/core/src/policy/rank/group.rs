@@ -24,9 +24,10 @@ pub(super) struct Group {
 
 /// Takes the pods that form groups out of `open`, and returns the groups.
 ///
-/// Only in the order `qos` and for memory: the kubelet has no groups, and the floor is in bytes of
-/// memory. The members have the same owner, QoS class, priority and preference, and all or none
-/// exceed their requests, so no pod is evicted earlier than these keys alone would have it.
+/// Only in the orders `cause` and `qos` and for memory: the kubelet has no groups, and the floor is in
+/// bytes of memory. The members have the same owner, QoS class, priority and preference, and all or
+/// none exceed their requests and, in the order `cause`, took memory: so no pod is evicted earlier than
+/// these keys alone would have it.
 pub(super) fn take_out(open: &mut Vec<&Contender>, scale: Scale, below: Bytes) -> Vec<Group> {
     if scale.order() == Order::Kubelet || scale.resource() != Resource::Memory {
         return Vec::new();

@@ -51,28 +51,29 @@ fn mark_of(target: Target, is_enforced: bool) -> Action {
 #[test]
 fn kill_of_who_was_marked_is_what_the_mark_is_for() {
     let path = |path: &str| CgroupPath(path.into());
-    let mark = |of: &str, is_enforced| {
+    let mark = |of: &str, is_enforced, since| {
         let target =
             Target { cgroup: Some(CgroupId(2)), path: Some(path(of)), ..Target::default() };
         let action = mark_of(target, is_enforced);
-        InForce { action, since: Nanos(0), held: None, phase: Phase::Marked }
+        InForce { action, since: Nanos(since), held: None, phase: Phase::Marked }
     };
     let tried = "it acted, and that was not enough: raised";
-    let marked = "it had raised this one's OOM score, so that the kernel took it and no other";
+    let marked = "it had raised the OOM score of this one, so that the kernel would take it";
     #[rustfmt::skip]
     let table = [
-        // the mark, what is said of a kill in /kubepods/pod1/c
-        (vec![mark("/kubepods/pod1", true)],  marked),
-        (vec![mark("/kubepods/pod1", false)], tried),
-        (vec![mark("/kubepods/pod2", true)],  tried),
-        (vec![],                              tried),
+        // the mark and since when, what is said of a kill in /kubepods/pod1/c after 7 ns
+        (vec![mark("/kubepods/pod1", true, 7)],  marked),
+        (vec![mark("/kubepods/pod1", true, 8)],  tried), // after the kill
+        (vec![mark("/kubepods/pod1", false, 7)], tried),
+        (vec![mark("/kubepods/pod2", true, 7)],  tried),
+        (vec![],                                 tried),
     ];
     for (in_force, want) in table {
         let victim = Cgroup { path: path("/kubepods/pod1/c"), ..Cgroup::default() };
         let cgroups = [(CgroupId(3), Arc::new(victim))].into();
         let sample = Sample { cgroups, in_force, ..Sample::default() };
         let kill = OomKill {
-            at: Nanos(0),
+            at: Nanos(7),
             victim: CgroupId(3),
             victim_pid: 7,
             limit: None,
