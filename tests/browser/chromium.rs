@@ -118,10 +118,10 @@ impl Browser {
         self.post("/execute/async", json!({"script": script, "args": []}))
     }
 
-    /// Asks until a script returns true, for ten seconds at most.
+    /// Asks until a script returns true, for half a minute at most: the CPUs may be busy.
     #[track_caller]
     pub(crate) fn wait_until(&self, script: &str) {
-        for _ in 0..100 {
+        for _ in 0..300 {
             if self.run(script) == Value::Bool(true) {
                 return;
             }
@@ -173,7 +173,7 @@ impl Driver {
             .spawn()
             .unwrap();
         let driver = Self { process, address: format!("http://127.0.0.1:{port}") };
-        for _ in 0..100 {
+        for _ in 0..300 {
             if driver.send("GET", "/status", None).is_ok_and(|status| status["ready"] == true) {
                 return driver;
             }
