@@ -31,7 +31,7 @@ mod allocator {
         settings.iter().all(|(what, value)| unsafe { libc::mallopt(*what, *value) } == 1)
     }
 
-    /// Nothing is to be done: all threads have one heap, of which [`trim`] gives back.
+    /// Does nothing: all threads share one heap, of which [`trim`] gives back.
     pub fn collect() {}
 
     /// Bytes beyond `keep` that the allocator has and that are not in use, by its own books.

@@ -1,6 +1,6 @@
 //! The segments of one recording, oldest first, bounded by size and age: files `FILE`, `FILE.1`,
-//! `FILE.2` .., or memory where nothing may be written. For want of room the oldest are thinned before
-//! any is deleted.
+//! `FILE.2` .., or memory where nothing may be written. For want of room old ones are thinned, or
+//! deleted.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -18,8 +18,8 @@ use super::thin::thin;
 use isobar_core::model::sample::Moment;
 use isobar_core::model::units::{Bytes, Nanos};
 
-/// Maximum size and age. Beyond the age segments are deleted; beyond the size the oldest are thinned,
-/// or deleted.
+/// Maximum size and age. Segments beyond the age are deleted; for want of room the oldest ones are
+/// thinned, as long as thinned ones hold little, and else deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     /// Of all segments together.
@@ -67,7 +67,7 @@ struct Old {
     size: u64,
     /// By the wall clock; 0 if its first line is lost.
     begun: Nanos,
-    /// It was thinned, or could not be.
+    /// This agent has thinned it. One that another agent thinned is found to have nothing to lose.
     is_thin: bool,
 }
 

@@ -127,7 +127,7 @@ impl Runners {
         self.resource
     }
 
-    /// Whether it wants to know whom to suspect.
+    /// Whether [`Runners::suspect`] is to be called: a suspect costs a look at the whole snapshot.
     #[must_use]
     pub fn is_due(&self, now: Nanos) -> bool {
         self.before.is_none() && self.next.is_none() && self.has_rested(SHORTEST_REST, now)
