@@ -267,8 +267,11 @@ impl Segments {
     /// Continues after the existing segments. The inner error is the path of a file with a segment's
     /// name that is no recording; it is not touched.
     pub(super) fn open(path: &Path, bounds: Bounds) -> io::Result<Result<Self, PathBuf>> {
-        // An agent that was killed may have left it.
-        let _ = fs::remove_file(thinner(path));
+        // An agent that was killed may have left it. A file of another kind stays, and nothing is thinned.
+        let left = File::open(thinner(path)).and_then(|mut left| index::begun(&mut left));
+        if matches!(left, Ok(Begun::At(_) | Begun::Unknown)) {
+            fs::remove_file(thinner(path))?;
+        }
         let mut old = BTreeMap::new();
         let mut next = 0;
         for (n, file) in existing(path)? {

@@ -42,7 +42,8 @@ fn recorded(dir: &TempDir, agents: usize) -> (Vec<u64>, Vec<u64>) {
 fn thinned_segments_replay_and_leave_the_newest_whole() {
     for agents in [1, 3] {
         let dir = TempDir::new().unwrap();
-        fs::write(dir.path().join("r.thinner"), "of a killed agent").unwrap();
+        // A killed agent left it, before the first byte.
+        fs::write(dir.path().join("r.thinner"), "").unwrap();
         let (ticks, missing) = recorded(&dir, agents);
         assert!(!names(&dir).contains(&"r.thinner".into()));
         // A quarter of the room, of which a thinned one takes half of a whole one or more.
@@ -55,8 +56,10 @@ fn thinned_segments_replay_and_leave_the_newest_whole() {
 #[test]
 fn thinned_segments_are_deleted_where_there_is_no_room_for_what_is_kept() {
     let dir = TempDir::new().unwrap();
-    fs::create_dir(dir.path().join("r.thinner")).unwrap();
+    let others = dir.path().join("r.thinner");
+    fs::write(&others, "mine").unwrap();
     let (ticks, missing) = recorded(&dir, 1);
+    assert_eq!(fs::read(&others).unwrap(), b"mine");
     assert!(missing.is_empty(), "{missing:?}");
     assert!(ticks.len() > 6 * SEGMENT, "{ticks:?}");
 }
