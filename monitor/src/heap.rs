@@ -3,7 +3,7 @@
 //! musl's returns pages with each `free`, so that each tick waits for the kernel to give them
 //! again: there the allocator is mimalloc.
 
-pub use self::allocator::{collect, free, settle, trim};
+pub use self::allocator::{collect, settle, trim};
 
 /// Some memory in hand: touched, and freed again, it stays with the allocator.
 pub fn reserve(size: usize) {
@@ -34,14 +34,6 @@ mod allocator {
     /// Does nothing: all threads share one heap, of which [`trim`] gives back.
     pub fn collect() {}
 
-    /// Bytes beyond `keep` that the allocator has and that are not in use, by its own books.
-    #[must_use]
-    pub fn free(_surplus: u64, keep: usize) -> u64 {
-        // SAFETY: reads the allocator's own books, under its lock.
-        let free = unsafe { libc::mallinfo2() }.fordblks;
-        free.saturating_sub(keep) as u64
-    }
-
     /// Gives free memory back to the kernel, but for `keep` bytes at the end of the heap. Memory
     /// freed in the middle is not returned by itself, because later allocations lie above it.
     pub fn trim(keep: usize) {
@@ -70,13 +62,6 @@ mod allocator {
         // SAFETY: sets a number of the allocator.
         unsafe { mi_option_set(PURGE_DELAY, HOUR) };
         true
-    }
-
-    /// mimalloc keeps no books of free bytes: what is resident beyond the least that there was, of
-    /// which what is kept is a part.
-    #[must_use]
-    pub fn free(surplus: u64, _keep: usize) -> u64 {
-        surplus
     }
 
     /// Hands what this thread has freed to those that all threads share, of which [`trim`] gives back.

@@ -19,7 +19,7 @@ use rustix::thread::{CapabilitySet, capabilities};
 
 pub(super) use self::cgroup::Protected;
 use super::meter::own_memory;
-use crate::heap;
+use crate::{clock, heap};
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::units::Bytes;
 
@@ -39,10 +39,13 @@ const LOCKED: MlockAllFlags =
 /// has more, is not meant to be relied upon.
 const CODE: u64 = 12 << 20;
 
-/// Resident memory above the least that there was is given back if so much of it is free, at most
-/// once in so many ticks: after cgroups by the thousand have gone, or a large document was sent.
+/// So much resident memory above the least that there was is given back, as far as it is free: after
+/// cgroups by the thousand have gone, or a large document was sent.
 const SURPLUS: u64 = 3 << 20;
-const TICKS_BETWEEN: u32 = 20;
+/// Ticks until it is given back once more: where there is half as much again, and where there is not.
+/// How much of it is in use no allocator tells.
+const TICKS_IF_MORE: u32 = 20;
+const TICKS_IF_NOT: u32 = 60;
 
 /// What was had of it.
 #[derive(Debug, Default)]
@@ -56,8 +59,8 @@ pub struct Survival {
     has_begun: bool,
     /// The least resident memory so far.
     least: Option<Bytes>,
-    /// What was free in the heap after something was last given back.
-    given_back: u64,
+    /// What was left above it when memory was last given back, and the ticks since.
+    left: u64,
     ticks: u32,
     capabilities: Vec<Capability>,
 }
@@ -105,25 +108,23 @@ impl Survival {
         if self.has_begun && surplus < SURPLUS {
             return;
         }
-        // The allocator counts what it has given back as free, too, until it is used again.
-        let free = heap::free(surplus, RESERVE);
-        self.given_back = self.given_back.min(free);
-        if self.ticks < TICKS_BETWEEN {
+        let has_more = !self.has_begun || surplus > self.left + SURPLUS / 2;
+        if self.ticks < if has_more { TICKS_IF_MORE } else { TICKS_IF_NOT } {
             return;
         }
         self.ticks = 0;
         let is_first = !std::mem::replace(&mut self.has_begun, true);
-        if is_first || free > self.given_back + SURPLUS / 2 {
-            self.unlocked(|| {
-                heap::trim(RESERVE);
-                if is_first && let Err(why) = drop_files() {
-                    tracing::debug!("what the start has read of files stays in memory: {why}");
-                }
-            });
-            // What the threads that serve have in hand again would count as what stays.
-            let left = own_memory().0.unwrap_or(resident).0.saturating_sub(least.0);
-            self.given_back = heap::free(left, RESERVE);
-        }
+        let begun = clock::now().boot;
+        self.unlocked(|| {
+            heap::trim(RESERVE);
+            if is_first && let Err(why) = drop_files() {
+                tracing::debug!("what the start has read of files stays in memory: {why}");
+            }
+        });
+        let now = own_memory().0.unwrap_or(resident);
+        self.left = now.0.saturating_sub(least.0);
+        let ms = clock::now().boot.since(begun).0 / 1_000_000;
+        tracing::debug!("gave free memory back in {ms} ms: {resident} were resident, {now} are");
     }
 
     /// What is locked the kernel does not take back, so nothing is locked for that moment.

@@ -37,8 +37,9 @@ const MOST_GROWN_MIB: f64 = 1.0;
 /// Seconds of which one figure of resident memory is.
 const READ_EACH: usize = 30;
 const LOADED: Duration = Duration::from_secs(300);
-/// Before the clients come, and after they went.
+/// Before the clients come, and after they went: the agent gives memory back once a minute.
 const ALONE: Duration = Duration::from_secs(30);
+const AFTER: Duration = Duration::from_secs(120);
 
 /// What the agent took before, with, and after its clients.
 #[derive(Serialize)]
@@ -77,7 +78,7 @@ impl Phase {
 
 /// Seconds that this should take.
 pub(super) fn expected() -> f64 {
-    (LOADED + ALONE + ALONE).as_secs_f64() + SCRAPES as f64 + 10.0
+    (LOADED + ALONE + AFTER).as_secs_f64() + SCRAPES as f64 + 10.0
 }
 
 pub(super) fn measure(rig: &mut Rig) -> Result<Figures> {
@@ -110,7 +111,7 @@ pub(super) fn measure(rig: &mut Rig) -> Result<Figures> {
     let ended =
         |clients: Vec<Client>| clients.into_iter().map(Client::end).collect::<Result<Vec<_>>>();
     let (readers, slow, dead) = (ended(readers)?, ended(slow)?, ended(dead)?);
-    let after = phase(rig, &mut agent, &alone, "after", ALONE, || Ok(()))?;
+    let after = phase(rig, &mut agent, &alone, "after", AFTER, || Ok(()))?;
     let closed = |all: &[Told]| all.iter().filter(|told| told.was_closed).count();
     Ok(Figures {
         phases: vec![before, during, after],
