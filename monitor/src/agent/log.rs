@@ -86,9 +86,10 @@ impl Log {
         }
     }
 
-    /// Disks are read every ten seconds: between readings the reason is the one before.
+    /// Disks are read every ten seconds: between readings the reason is the one before, as it is
+    /// while pressure comes and goes.
     fn is_new(&mut self, hold: &Hold) -> bool {
-        let is_between = matches!(hold, Hold::StaleReadings) && self.held.is_some();
+        let is_between = matches!(hold, Hold::StaleReadings | Hold::Easing) && self.held.is_some();
         !is_between && self.held.replace(discriminant(hold)) != Some(discriminant(hold))
     }
 

@@ -133,6 +133,7 @@ fn is_urgent(decision: &Decision) -> bool {
             Hold::CoolingDown { .. }
             | Hold::InGrace
             | Hold::StaleReadings
+            | Hold::Easing
             | Hold::CleaningUp { .. }
             | Hold::Marked
             | Hold::NotYetKnown

@@ -11,6 +11,7 @@ mod memory;
 mod pingpong;
 mod poll;
 mod read;
+mod sockets;
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -84,6 +85,7 @@ enum Work {
     Fill(fill::Fill),
     Pingpong(pingpong::Pingpong),
     Poll(poll::Poll),
+    Sockets(sockets::Sockets),
     /// A process that does nothing.
     Sleep,
     /// Write a text to a file, once, as an operator may do.
@@ -186,6 +188,7 @@ impl Load {
             Work::Read(read) => read.work(&until)?,
             Work::Pingpong(pingpong) => pingpong.work(&until)?,
             Work::Poll(poll) => poll.work(&until)?,
+            Work::Sockets(sockets) => sockets.work(&until)?,
             Work::Sleep => {
                 until.sleep(until.limit);
                 json!({ "load": "sleep" })

@@ -194,6 +194,8 @@ pub struct MemoryStat {
     pub file: Bytes,
     /// Kernel memory, Linux 5.18+.
     pub kernel: Bytes,
+    /// Network buffers: what was received and not read, or not yet sent.
+    pub sock: Bytes,
     /// tmpfs and shared memory.
     pub shmem: Bytes,
     pub inactive_anon: Bytes,

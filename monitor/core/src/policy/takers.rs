@@ -3,7 +3,8 @@
 //! In: each sample. Out: a [`Loss`] for a scope, and how fast each party grows.
 //!
 //! What cannot be dropped counts: anonymous memory, shared memory, pages that are locked, the
-//! kernel's own, and what was swapped out. Page cache does not: the kernel can drop it.
+//! kernel's own, network buffers, and what was swapped out. Page cache does not: the kernel can drop
+//! it.
 
 mod figures;
 mod lost;

@@ -63,6 +63,7 @@ pub(crate) fn memory_stat(text: &[u8]) -> Result<MemoryStat, Torn> {
         b"anon" => anon = Some(Bytes(value)),
         b"file" => stat.file = Bytes(value),
         b"kernel" => stat.kernel = Bytes(value),
+        b"sock" => stat.sock = Bytes(value),
         b"shmem" => stat.shmem = Bytes(value),
         b"inactive_anon" => stat.inactive_anon = Bytes(value),
         b"active_anon" => stat.active_anon = Bytes(value),

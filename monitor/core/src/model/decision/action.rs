@@ -276,6 +276,8 @@ pub enum Hold {
     InGrace,
     /// Readings have not changed since the last action.
     StaleReadings,
+    /// What waited is over: the average remembers it, the last interval does not meet the threshold.
+    Easing,
 }
 
 impl Hold {
@@ -300,6 +302,7 @@ impl Hold {
             Self::NothingHelps => "nothingHelps",
             Self::InGrace => "inGrace",
             Self::StaleReadings => "staleReadings",
+            Self::Easing => "easing",
         }
     }
 }

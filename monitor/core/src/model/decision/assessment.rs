@@ -42,7 +42,8 @@ pub struct Assessment {
     /// the first that is due; `None` if none is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first: Option<Met>,
-    /// What is `first` was not read anew. The kubelet starts nothing then.
+    /// What is `first` was not read anew (the kubelet starts nothing then), or is an average that only
+    /// remembers what is over.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_stale: bool,
     pub events: Vec<Event>,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::condition::ScopeName;
 use crate::model::decision::{Met, Outlook, Trigger};
-use crate::model::snapshot::{Averaged, Bounds, Snapshot};
+use crate::model::snapshot::{Averaged, Bounds, Scope, Snapshot};
 use crate::model::threshold::{PressureSignal, PressureThreshold};
 use crate::model::units::Nanos;
 use crate::policy::scope;
@@ -112,10 +112,7 @@ fn measured(
     snapshot: &Snapshot,
     outlook: Option<&Outlook>,
 ) -> Option<Measured> {
-    let scope = match threshold.scope {
-        ScopeName::System => &snapshot.whole,
-        ScopeName::Kubepods => scope::kubepods(snapshot)?.1,
-    };
+    let scope = scope_of(threshold, snapshot)?;
     let ten_seconds = |averaged: Averaged| Measured::within(averaged.avg10);
     match threshold.on {
         PressureSignal::Cpu(_) => scope.averaged_contention().map(ten_seconds),
@@ -126,6 +123,27 @@ fn measured(
         PressureSignal::Exhaustion(_) => outlook?.lasts.map(|lasts| Measured::exact(lasts.0)),
         PressureSignal::Refaults(_) => outlook?.refaults.map(Measured::exact),
     }
+}
+
+fn scope_of<'a>(threshold: &PressureThreshold, snapshot: &'a Snapshot) -> Option<&'a Scope> {
+    match threshold.scope {
+        ScopeName::System => Some(&snapshot.whole),
+        ScopeName::Kubepods => scope::kubepods(snapshot).map(|(_, pods)| pods),
+    }
+}
+
+/// Whether an average over ten seconds only remembers what is over: the last interval alone does not
+/// meet the threshold. False where that is not measured.
+pub(super) fn has_eased(threshold: &PressureThreshold, snapshot: &Snapshot) -> bool {
+    let scope = scope_of(threshold, snapshot);
+    let union = match threshold.on {
+        PressureSignal::Cpu(_) => scope.and_then(|scope| scope.contention),
+        PressureSignal::Memory(_) => scope.and_then(|scope| scope.shortage),
+        PressureSignal::Disk(_) | PressureSignal::Exhaustion(_) | PressureSignal::Refaults(_) => {
+            None
+        }
+    };
+    union.is_some_and(|union| !is_met(threshold.on, union.now.0.into()))
 }
 
 /// At or above the threshold; exhaustion at or below.

@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, MemoryFiles, MemoryStat};
+use crate::model::condition::ScopeName;
 use crate::model::decision::NodePressure;
 use crate::model::node::{Filesystem, Meminfo, Reclaim};
 use crate::model::pod::QosClass;
 use crate::model::quantity::Quantity;
 use crate::model::sample::Moment;
 use crate::model::settings::{Eviction, usual_pressure_thresholds};
-use crate::model::snapshot::{Averages, Snapshot};
+use crate::model::snapshot::{Averages, Scope, Snapshot, Union};
 use crate::model::threshold::{Amount, Threshold};
-use crate::model::units::Bytes;
+use crate::model::units::{Bytes, Percent};
 
 const MIB: u64 = 1 << 20;
 
@@ -192,6 +193,33 @@ fn due_stale_reading() {
 }
 
 #[test]
+fn due_average_that_only_remembers() {
+    let scope = ScopeName::System;
+    let of = |on| PressureThreshold { scope, on, grace: Nanos(0) };
+    let both = [PressureSignal::Memory(Percent(30_00)), PressureSignal::Cpu(Percent(30_00))];
+    let settings = settings(Vec::new(), both.map(of).into());
+    let union = |now| Some(Union { now, avg10: Percent(84_00), ..Union::default() });
+    let [still, over] = [Percent(30_00), Percent(29_99)];
+    #[rustfmt::skip]
+    let table = [
+        // memory and CPU in the last interval; is stale, first to relieve
+        (still, still, false, "system.memory.pressure"),
+        (over,  still, false, "system.cpu.pressure"),
+        (still, over,  false, "system.memory.pressure"),
+        (over,  over,  true,  "system.memory.pressure"),
+    ];
+    for (memory, cpu, is_stale, first) in table {
+        let whole = Scope { shortage: union(memory), contention: union(cpu), ..Scope::default() };
+        let snapshot = Snapshot { whole, ..Snapshot::default() };
+        let sample = sample(1, Course::default());
+        let mut standing = AssessStanding::default();
+        let got = assess(&settings, &sample, &snapshot, Limited::default(), &mut standing);
+        assert_eq!((got.met.len(), got.is_stale), (2, is_stale), "{memory:?} {cpu:?}");
+        assert_eq!(got.first.map(|met| met.threshold.name()).as_deref(), Some(first));
+    }
+}
+
+#[test]
 fn assess_names_silent_signals() {
     let thresholds = vec![
         threshold(Signal::ImagefsAvailable, 10),
@@ -270,7 +298,7 @@ fn spike(second: u64) -> Course {
 #[test]
 fn assess_freeze_without_pressure() {
     let refaults = PressureThreshold {
-        scope: crate::model::condition::ScopeName::System,
+        scope: ScopeName::System,
         on: PressureSignal::Refaults(2_000),
         grace: seconds(10),
     };

@@ -125,9 +125,11 @@ fn due(question: &Question<'_>, standing: &ReliefStanding) -> Result<Met, Option
     let Some(first) = question.first else {
         return Err((!question.met.is_empty()).then_some(Hold::InGrace));
     };
-    // By a reading on which the last action was based already.
     if question.is_stale {
-        return Err(Some(Hold::StaleReadings));
+        return Err(Some(match first.threshold {
+            Trigger::Eviction(_) => Hold::StaleReadings,
+            Trigger::Pressure(_) => Hold::Easing,
+        }));
     }
     // The last victim's memory has only just come back.
     let until = standing.rests_until(question.relief, &first);

@@ -10,7 +10,7 @@ use crate::model::decision::{Action, Taker};
 use crate::model::pod::{Place, QosClass};
 use crate::model::request::request;
 use crate::model::units::scale;
-use crate::policy::takers::{Counts, freed_by_end, held};
+use crate::policy::takers::held;
 
 /// Whether the kernel's OOM killer would take this one first, and its end would help: it is marked,
 /// its badness is above that of all others that are not, and it is not in shared memory.
@@ -53,10 +53,11 @@ pub(super) fn kernel_takes(
     sample.cgroups.values().filter_map(other).all(|other| other < badness)
 }
 
-/// What counts for the kernel's `oom_badness` (mm/oom_kill.c): resident and swapped memory.
+/// What counts for the kernel's `oom_badness` (mm/oom_kill.c): resident and swapped memory, and no
+/// memory that the kernel holds for a process, but its page tables.
 fn oom_size(group: &Cgroup) -> u64 {
     let swap = group.memory.swap_current.map_or(0, |swap| swap.0);
-    freed_by_end(group, Counts::Held).map_or(0, |freed| freed.0).saturating_add(swap)
+    group.memory.stat.map_or(0, |stat| stat.anon.0).saturating_add(swap)
 }
 
 /// The kubelet's `oom_score_adj`; the most that it can be where the request is not known.

@@ -25,7 +25,8 @@ pub struct Question<'a> {
     /// A forecast that memory runs out, met and in its grace; `None` if something is due, and in
     /// other orders than `cause`.
     pub foretold: Option<Met>,
-    /// The reading behind `first` is not newer than the last action.
+    /// The reading behind `first` is not newer than the last action, or it is an average of what is
+    /// over.
     pub is_stale: bool,
     /// The head of the ranking; `None` if nothing is due or foretold.
     pub ranking: Option<&'a Ranking>,

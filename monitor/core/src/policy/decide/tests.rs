@@ -341,8 +341,13 @@ fn decide_names_a_reason_for_no_action() {
     let mut node = Node::new();
     assert_eq!(node.at(1, &[]), Relief::default());
     assert_eq!(node.at(2, &[Met { is_due: false, ..soft }]).held, Some(Hold::InGrace));
+    node.is_stale = true;
+    assert_eq!(node.at(3, &[soft]).held, Some(Hold::StaleReadings));
+    let average = met(pressure(PressureSignal::Memory(Percent(30_00))));
+    assert_eq!(node.at(4, &[average]).held, Some(Hold::Easing));
+    node.is_stale = false;
     node.ranking.candidates.clear();
-    let verdict = node.at(3, &[soft]);
+    let verdict = node.at(5, &[soft]);
     assert_eq!((verdict.held, verdict.events.len()), (Some(Hold::NobodyLeft), 1));
 }
 

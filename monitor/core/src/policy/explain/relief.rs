@@ -231,6 +231,9 @@ pub fn held(hold: &Hold, now: Nanos) -> String {
         }
         Hold::InGrace => "isobar waits until the grace period of the threshold is over".into(),
         Hold::StaleReadings => "the readings have not changed since the last action".into(),
+        Hold::Easing => {
+            "pressure is easing: only the average is still at or above the threshold".into()
+        }
     }
 }
 

@@ -212,6 +212,7 @@ fn explain_quiet_and_holds() {
         Hold::NothingHelps,
         Hold::InGrace,
         Hold::StaleReadings,
+        Hold::Easing,
     ];
     let told = holds.map(|hold| {
         let relief = Relief { held: Some(hold), ..Relief::default() };

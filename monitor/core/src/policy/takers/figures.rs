@@ -57,9 +57,42 @@ pub(crate) fn cache(files: &Cgroup) -> Option<Bytes> {
     Some(Bytes(stat.inactive_file.0.saturating_add(stat.active_file.0)))
 }
 
-/// Kernel memory that cannot be dropped. Before Linux 5.18 slab is all that is told.
+/// Kernel memory and network buffers, which cannot be dropped. Before Linux 5.18 slab is all that is
+/// told of kernel memory. It does not count network buffers in it.
+///
+/// Source: `memory_stats`, mm/memcontrol.c.
 fn kernel(files: &Cgroup) -> u64 {
     let stat = files.memory.stat.unwrap_or_default();
     let slab = stat.slab_reclaimable.0.saturating_add(stat.slab_unreclaimable.0);
-    stat.kernel.0.max(slab).saturating_sub(stat.slab_reclaimable.0)
+    let kernel = stat.kernel.0.max(slab).saturating_sub(stat.slab_reclaimable.0);
+    kernel.saturating_add(stat.sock.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::cgroup::MemoryStat;
+
+    #[test]
+    fn held_is_all_that_cannot_be_dropped() {
+        let none = MemoryStat::default();
+        let all = MemoryStat { file: Bytes(100), inactive_file: Bytes(60), ..none };
+        #[rustfmt::skip]
+        let table = [
+            // memory.stat; held, freed by the end, droppable
+            (MemoryStat { anon: Bytes(7), ..none },                                        7,  7, 0),
+            (MemoryStat { active_file: Bytes(40), ..all },                                 0,  0, 100),
+            (all,                                                                         40,  0, 60), // tmpfs, or locked
+            (MemoryStat { kernel: Bytes(9), slab_reclaimable: Bytes(5), ..none },          4,  4, 0),
+            (MemoryStat { slab_unreclaimable: Bytes(3), ..none },                          3,  3, 0),  // before 5.18
+            (MemoryStat { kernel: Bytes(9), sock: Bytes(20), ..none },                    29, 29, 0),
+        ];
+        for (stat, held_, freed, droppable) in table {
+            let mut files = Cgroup::default();
+            files.memory.stat = Some(stat);
+            let got = (held(&files), freed_by_end(&files, Counts::Held), cache(&files));
+            let want = (Some(Bytes(held_)), Some(Bytes(freed)), Some(Bytes(droppable)));
+            assert_eq!(got, want, "{stat:?}");
+        }
+    }
 }

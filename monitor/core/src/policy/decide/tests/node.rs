@@ -14,6 +14,7 @@ pub(super) struct Node {
     pub(super) unseen: Nanos,
     pub(super) unmeasured: Vec<Trigger>,
     pub(super) is_harm_paused: bool,
+    pub(super) is_stale: bool,
 }
 
 impl Node {
@@ -53,7 +54,8 @@ impl Node {
         let sample = Sample { cgroups, pods, ..Sample::default() };
         let standing = ReliefStanding::default();
         let (unseen, unmeasured, is_harm_paused) = (Nanos(0), Vec::new(), false);
-        Self { relief, sample, ranking, standing, unseen, unmeasured, is_harm_paused }
+        let is_stale = false;
+        Self { relief, sample, ranking, standing, unseen, unmeasured, is_harm_paused, is_stale }
     }
 
     /// Judges at a second of the boot clock, with `met` met and due.
@@ -66,7 +68,7 @@ impl Node {
             met,
             first: met.iter().find(|met| met.is_due).copied(),
             foretold: None,
-            is_stale: false,
+            is_stale: self.is_stale,
             ranking: Some(&self.ranking),
             field: None,
             unseen: self.unseen,
