@@ -126,6 +126,10 @@ fn admission_holds_agents_to_their_node() {
     let node = || Asked::new("UPDATE", old.clone(), old.clone());
     let of_bare = || Asked::new("UPDATE", bare.clone(), bare.clone());
     let status = || node().asks("/subResource", json!("status"));
+    let of_images = || {
+        let old = set(old.clone(), "/status/images", json!([{"names": ["x"]}]));
+        Asked { old, ..status() }
+    };
     let ours = condition("SystemCPUContentionPressure", "True");
     let pressed = taint("node.kubernetes.io/cpu-contention-pressure");
     let owner = json!([{"kind": "Pod", "name": "web"}]);
@@ -155,6 +159,17 @@ fn admission_holds_agents_to_their_node() {
         ("capacity",                     status().writes("/status/capacity/cpu", json!("64")),                               &[5]),
         ("allocatable",                  status().writes("/status/allocatable", json!({"cpu": "64"})),                       &[5]),
         ("an address",                   status().writes("/status/addresses", json!([{"type": "InternalIP"}])),              &[5]),
+        ("the phase",                    status().writes("/status/phase", json!("Terminated")),                              &[6]),
+        ("the kubelet's port",           status().writes("/status/daemonEndpoints", json!({"kubeletEndpoint": {"Port": 22}})), &[6]),
+        ("what the node is",             status().writes("/status/nodeInfo", json!({"kernelVersion": "1.0"})),               &[6]),
+        ("images",                       status().writes("/status/images", json!([{"names": ["x"]}])),                       &[6]),
+        ("volumes in use",               status().writes("/status/volumesInUse", json!(["v"])),                              &[6]),
+        ("volumes attached",             status().writes("/status/volumesAttached", json!([{"name": "v"}])),                 &[6]),
+        ("the kubelet's configuration",  status().writes("/status/config", json!({"error": "x"})),                           &[6]),
+        ("runtime handlers",             status().writes("/status/runtimeHandlers", json!([{"name": "x"}])),                 &[6]),
+        ("features",                     status().writes("/status/features", json!({"supplementalGroupsPolicy": true})),     &[6]),
+        ("no images left",               of_images(),                                                                       &[6]),
+        ("declared features",            status().writes("/status/declaredFeatures", json!(["X"])),                          &[6]),
     ];
     hold("admission", table);
 }

@@ -4,6 +4,7 @@
 mod apt;
 mod archive;
 pub(crate) mod ebpf;
+mod emulator;
 mod fuzzer;
 pub(crate) mod kernels;
 mod machine;
@@ -86,6 +87,11 @@ pub(crate) fn observers() -> Result<()> {
 /// What builds static binaries for `target`.
 pub(crate) fn musl(target: Target) -> Result<Musl> {
     musl::ready(&Cache::open()?, target)
+}
+
+/// What runs programs of `target`, another architecture than this machine's.
+pub(crate) fn emulator(target: Target) -> Result<PathBuf> {
+    emulator::ready(&Cache::open()?, target)
 }
 
 /// What a virtual machine is made of but for its kernel, made ready.

@@ -14,8 +14,9 @@ use rustls::ServerConfig;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::PrivateKeyDer;
 
-/// What a client may call the server, and the kubelet of node n1.
-const NAMES: [&str; 5] = ["127.0.0.1", "::1", "localhost", "kubernetes.default.svc", "n1"];
+/// What a client may call the server, and the kubelets of the nodes n1 and worker-1.
+const NAMES: [&str; 6] =
+    ["127.0.0.1", "::1", "localhost", "kubernetes.default.svc", "n1", "worker-1"];
 
 /// A certificate authority.
 #[derive(Debug)]

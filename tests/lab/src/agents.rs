@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::capabilities;
+use crate::form::group::Api;
 use crate::form::{Form, Mode};
 use peers::{AtWork, PEERS, Peer};
 
@@ -17,6 +18,8 @@ pub(crate) const CONFIG: &str = "/tmp/config.yaml";
 pub(crate) const PODS: &str = "/tmp/pods.yaml";
 /// What leads it to the API server, in scenarios that have one.
 pub(crate) const KUBECONFIG: &str = "/tmp/kubeconfig";
+/// Where that listens; the kubelet too, if there is one.
+pub(crate) const API: &str = "127.0.0.1:6443";
 /// The node's name there.
 pub(crate) const NODE: &str = "worker-1";
 /// Where it records.
@@ -31,8 +34,8 @@ pub(crate) const ADDRESS: &str = "127.0.0.1:9797";
 const STATE: &str = "/tmp/isobar";
 /// An emulated CPU makes probes ten to twenty times dearer than they are.
 const BUDGET: (&str, &str) = ("ISOBAR_PROBE_BUDGET", "100");
-/// An emulated machine is slow to load programs into its kernel.
-pub(crate) const READY_WITHIN: Duration = Duration::from_secs(60);
+/// An emulated machine is slow to load programs into its kernel, and slower where the agent has a limit.
+pub(crate) const READY_WITHIN: Duration = Duration::from_secs(300);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Agent {
@@ -49,7 +52,7 @@ enum Kind {
     /// There is none.
     Nothing,
     /// isobar as the scenario has it, but for these.
-    Isobar { mode: Option<Mode>, probes: Option<&'static str> },
+    Isobar { mode: Option<Mode>, probes: Option<&'static str>, is_alone: bool },
     /// An agent that is compared with isobar: see [`peers`].
     Peer(Peer),
 }
@@ -65,22 +68,30 @@ pub(crate) enum Ready {
 }
 
 /// isobar in its forms, and nothing.
-const OURS: [Agent; 4] = [
+const OURS: [Agent; 5] = [
     Agent { name: "none", is_judged: false, kind: Kind::Nothing },
-    Agent { name: "isobar", is_judged: true, kind: Kind::Isobar { mode: None, probes: None } },
+    Agent { name: "isobar", is_judged: true, kind: USUAL },
     // What the kernel side is worth.
     Agent {
         name: "isobar-no-ebpf",
         is_judged: false,
-        kind: Kind::Isobar { mode: None, probes: Some("none") },
+        kind: Kind::Isobar { mode: None, probes: Some("none"), is_alone: false },
     },
     // What it would have said, and what watching costs.
     Agent {
         name: "isobar-observe",
         is_judged: false,
-        kind: Kind::Isobar { mode: Some(Mode::Observe), probes: None },
+        kind: Kind::Isobar { mode: Some(Mode::Observe), probes: None, is_alone: false },
+    },
+    // What talking to the API server and the kubelet costs: it is told of the pods by manifests.
+    Agent {
+        name: "isobar-alone",
+        is_judged: false,
+        kind: Kind::Isobar { mode: None, probes: None, is_alone: true },
     },
 ];
+
+const USUAL: Kind = Kind::Isobar { mode: None, probes: None, is_alone: false };
 
 impl Agent {
     /// The agent of that name.
@@ -113,7 +124,10 @@ impl Agent {
     pub(crate) fn command(&self, form: &Form) -> Option<Command> {
         let mut command = match self.kind {
             Kind::Nothing => return None,
-            Kind::Isobar { mode, probes } => isobar(form, mode.or(form.mode), probes),
+            Kind::Isobar { mode, probes, is_alone } => {
+                let api = form.api.as_ref().filter(|_| !is_alone);
+                isobar(form, mode.or(form.mode), probes, api)
+            }
             Kind::Peer(peer) => {
                 let mut shell = Command::new("unshare");
                 shell.args(["-m", "sh", "-c", &peer.line(CONFIG)]);
@@ -161,7 +175,7 @@ impl Agent {
     }
 }
 
-fn isobar(form: &Form, mode: Option<Mode>, probes: Option<&str>) -> Command {
+fn isobar(form: &Form, mode: Option<Mode>, probes: Option<&str>, api: Option<&Api>) -> Command {
     let mut isobar = Command::new(ISOBAR);
     isobar.args(["run", "--listen", ADDRESS, "--probes", probes.unwrap_or(&form.probes)]);
     isobar.args(["--state-dir", STATE]);
@@ -173,8 +187,11 @@ fn isobar(form: &Form, mode: Option<Mode>, probes: Option<&str>) -> Command {
     if form.config.is_some() {
         isobar.args(["--config", CONFIG]);
     }
-    if form.api.is_some() {
+    if let Some(api) = api {
         isobar.args(["--kubeconfig", KUBECONFIG, "--node-name", NODE]);
+        if api.full {
+            isobar.args(["--kubelet", &format!("https://{API}")]);
+        }
     } else if form.has_node() || form.manifests.is_some() {
         isobar.args(["--pods", PODS]);
     }
@@ -209,6 +226,9 @@ mod tests {
             ("isobar-no-ebpf", "mode = \"enforce\"",                  Some(format!("{RUN} none {state} --mode enforce {unrecorded}"))),
             ("isobar-observe", "mode = \"enforce\"\nmanifests = \"\"", Some(format!("{RUN} all {state} --mode observe --pods /tmp/pods.yaml {unrecorded}"))),
             ("isobar-observe", "config = \"\"",                       Some(format!("{RUN} all {state} --mode observe --config /tmp/config.yaml {unrecorded}"))),
+            ("isobar",         "api = {full = true}",                 Some(format!("{RUN} all {state} --kubeconfig /tmp/kubeconfig \
+                --node-name worker-1 --kubelet https://127.0.0.1:6443 {unrecorded}"))),
+            ("isobar-alone",   "api = {full = true}",                 Some(format!("{RUN} all {state} {unrecorded}"))),
             ("oomd",           "",                                    Some("unshare -m sh -c exec chroot /peers /bin/dash -c \
                 'exec oomd --interval 1 --config /etc/oomd/oomd.json'".into())),
             ("oomd-tuned",     "",                                    Some("unshare -m sh -c mount -o bind /tmp/config.yaml \
@@ -222,6 +242,9 @@ mod tests {
             assert_eq!(line.map(|line| spelled(&line)), want, "{name} {fields}");
         }
         let why = Agent::named("oom").unwrap_err();
-        assert!(why.contains("none, isobar, isobar-no-ebpf, isobar-observe, earlyoom"), "{why}");
+        assert!(
+            why.contains("none, isobar, isobar-no-ebpf, isobar-observe, isobar-alone, earlyoom"),
+            "{why}"
+        );
     }
 }

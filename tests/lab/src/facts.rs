@@ -150,6 +150,8 @@ pub(crate) struct Vmstat {
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Agent {
     pub(crate) ready_after_ms: u64,
+    /// CPU time that it took until then.
+    pub(crate) ready_cpu_ms: u64,
     /// From SIGTERM to its end.
     pub(crate) left_after_ms: u64,
     /// It lives at the end, or was not to.
@@ -157,8 +159,12 @@ pub(crate) struct Agent {
     /// How it ended before its time.
     pub(crate) ended: Vec<String>,
     pub(crate) rss_max_kib: u64,
+    /// At the end.
+    pub(crate) rss_kib: u64,
     /// Over the measured time.
     pub(crate) cpu_ms: u64,
+    /// Of it, the thread that talks to the API server and the kubelet.
+    pub(crate) kube_cpu_ms: u64,
     pub(crate) major_faults: u64,
     /// What it wrote to the API server, a line for each request.
     pub(crate) requests: Vec<String>,

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 
-use crate::amount::{Memory, Seconds};
+use crate::amount::{Cpu, Memory, Seconds};
 use crate::machine::Series;
 use crate::shell::root;
 use expect::Expect;
@@ -82,6 +82,8 @@ pub(crate) struct Form {
     /// The agent has the capabilities that these components of deploy/kustomize list, and no other.
     #[serde(default)]
     pub(crate) components: Vec<String>,
+    /// `resources.limits.cpu` of the agent: `cpu.max` of its cgroup.
+    pub(crate) agent_limit: Option<Cpu>,
     /// More of the agent's environment.
     #[serde(default)]
     pub(crate) environment: BTreeMap<String, String>,

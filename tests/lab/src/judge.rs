@@ -76,6 +76,11 @@ impl Verdicts {
         let expect = &scenario.form.expect;
         let seen = if agent.ended.is_empty() { "it did".into() } else { agent.ended.join(", ") };
         self.say("the agent lives to the end and then leaves", seen, agent.ended.is_empty());
+        if let Some(limit) = expect.ready {
+            let seconds = agent.ready_after_ms as f64 / 1000.0;
+            let what = format!("the agent is ready within {} s", limit.0);
+            self.say(&what, format!("{seconds:.1} s"), seconds <= limit.0);
+        }
         if let (Some(limit), Some(cpu)) = (expect.agent_cpu, figures.agent_cpu) {
             let what = format!("the agent takes at most {} % of a CPU", limit * 100.0);
             self.say(&what, format!("{:.1} %", cpu * 100.0), cpu <= limit);

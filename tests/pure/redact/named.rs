@@ -17,7 +17,7 @@ use isobar_core::model::settings::{
 use isobar_core::model::stall::ShortLived;
 use isobar_core::model::units::{Bytes, MilliCpu, Nanos};
 use isobar_core::model::workload::{
-    Container, ContainerKind, Owner, Pod, Resources, RestartPolicy, Toleration, Volume,
+    Container, ContainerKind, Owner, Pod, Resources, RestartPolicy, RestartRule, Toleration, Volume,
 };
 
 /// Nothing is left out of structs that have texts: a field that is added is missing here.
@@ -97,6 +97,8 @@ pub(super) fn pod(uid: &str, name: &str) -> Pod {
             resources: Resources { requests: list(), limits: list() },
             id: Some("acme-id".into()),
             n_restarts: Some(1),
+            restart_policy: Some(RestartPolicy::Never),
+            restart_rules: vec![RestartRule::default()],
         }],
         qos_class: Some(QosClass::Burstable),
         is_over: false,

@@ -1,4 +1,4 @@
-//! Reads back what lies in the directory of a release, and runs the binary in an empty root.
+//! Reads back what lies in the directory of a release, and runs each binary in an empty root.
 
 use std::fs;
 use std::io;
@@ -15,6 +15,7 @@ use super::readback::{entries, image, member, unpacked};
 use super::release::{Release, UNKNOWN};
 use super::target::Target;
 use super::{SUMS, binary_name, deb, image_name};
+use crate::setup;
 
 /// A larger binary is an accident: it is pulled onto each node.
 const LARGEST: usize = 15_000_000;
@@ -38,6 +39,7 @@ pub(super) fn run(out: &Path, release: &Release) -> Result<()> {
             let [size, kept] = [size, kept].map(|bytes| bytes as f64 / 1e6);
             println!("{name}: static, {size:.1} MB, of which {kept:.1} MB of code are kept");
             package(out, target, &binary, release)?;
+            in_empty_root(out, target, release)?;
             binaries.push((target.debian().to_owned(), binary));
         }
     }
@@ -51,7 +53,6 @@ pub(super) fn run(out: &Path, release: &Release) -> Result<()> {
     ensure!(images == binaries, "{tar} does not hold the binaries beside it");
     let names: Vec<&str> = images.iter().map(|(arch, _)| arch.as_str()).collect();
     println!("{tar}: every digest holds, for {}", names.join(" and "));
-    in_empty_root(out, release)?;
     as_package(out, release)
 }
 
@@ -117,24 +118,37 @@ fn segments(elf: &[u8]) -> Result<Vec<Segment>> {
     (0..count).map(segment).collect()
 }
 
-/// Runs this machine's binary where there is no other file. Entering another root needs root.
-fn in_empty_root(out: &Path, release: &Release) -> Result<()> {
-    let name = Target::here().map(|target| binary_name(target, release)).unwrap_or_default();
-    let binary = out.join(&name);
-    if !binary.exists() || !rustix::process::geteuid().is_root() {
-        println!("skipped: {name} in an empty root needs root and this machine's binary");
+/// Runs a binary where there is no other file, but for what plays its processor where that is another
+/// one than this machine's. Entering another root needs root.
+fn in_empty_root(out: &Path, target: Target, release: &Release) -> Result<()> {
+    let name = binary_name(target, release);
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: {name} in an empty root needs root");
         return Ok(());
     }
+    let is_foreign = Target::here() != Some(target);
+    let emulator = match is_foreign.then(|| setup::emulator(target)).transpose() {
+        Ok(emulator) => emulator,
+        Err(why) => {
+            println!("skipped: {name} in an empty root, because nothing runs it here: {why:#}");
+            return Ok(());
+        }
+    };
     let dir = out.join("empty-root");
     fs::create_dir_all(&dir)?;
-    fs::copy(&binary, dir.join("isobar"))?;
+    fs::copy(out.join(&name), dir.join("isobar"))?;
+    if let Some(emulator) = &emulator {
+        fs::copy(emulator, dir.join("emulator"))?;
+    }
     let say = |more: &[&str]| {
-        quietly(Command::new("chroot").arg(&dir).args(["/isobar", "version"]).args(more))
+        let mut chroot = Command::new("chroot");
+        chroot.arg(&dir).args(emulator.as_ref().map(|_| "/emulator"));
+        quietly(chroot.args(["/isobar", "version"]).args(more))
     };
     let (said, json) = (say(&[]), say(&["-o", "json"]));
     fs::remove_dir_all(&dir)?;
     names_its_source(&json?, release)?;
-    println!("in an empty root: {}", said?.trim());
+    println!("{name} in an empty root: {}", said?.trim());
     Ok(())
 }
 

@@ -145,6 +145,32 @@ pub struct Container {
     /// `restartCount` of its status.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub n_restarts: Option<u32>,
+    /// Its own `restartPolicy`, which goes before the pod's; Kubernetes 1.34. A sidecar's is its kind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restart_policy: Option<RestartPolicy>,
+    /// `restartPolicyRules`: the first that holds goes before `restart_policy`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub restart_rules: Vec<RestartRule>,
+}
+
+/// Exit codes after which the kubelet starts a container again.
+///
+/// Source: kubelet `pkg/api/v1/pod/util.go`, `findMatchingContainerRestartRule`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct RestartRule {
+    /// `RestartAllContainers` in place of `Restart`: all of the pod's; Kubernetes 1.35.
+    pub is_for_all: bool,
+    /// `NotIn` in place of `In`: all codes but these.
+    pub is_for_others: bool,
+    pub exit_codes: Vec<i32>,
+}
+
+impl RestartRule {
+    #[must_use]
+    pub fn holds(&self, exit_code: i32) -> bool {
+        self.exit_codes.contains(&exit_code) != self.is_for_others
+    }
 }
 
 /// Which containers the kubelet starts again that have ended.
@@ -158,6 +184,8 @@ pub enum RestartPolicy {
 }
 
 impl RestartPolicy {
+    pub const ALL: [Self; 3] = [Self::Never, Self::OnFailure, Self::Always];
+
     /// Its name, as in the API.
     #[must_use]
     pub fn name(self) -> &'static str {

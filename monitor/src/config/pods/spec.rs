@@ -5,18 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::config::fields::{Field, Fields};
 use isobar_core::model::quantity::{Quantity, ResourceList};
 use isobar_core::model::workload::{
-    Container, ContainerKind, Pod, Resources, RestartPolicy, Toleration, Volume,
+    Container, ContainerKind, Pod, Resources, RestartPolicy, RestartRule, Toleration, Volume,
 };
 
 pub(super) fn read(mut spec: Fields<'_>, pod: &mut Pod) {
     pod.priority = spec.number("priority");
     pod.priority_class = spec.text("priorityClassName").unwrap_or_default().into();
     pod.termination_grace = spec.number("terminationGracePeriodSeconds");
-    pod.restart_policy = Some(match spec.text("restartPolicy") {
-        Some("Never") => RestartPolicy::Never,
-        Some("OnFailure") => RestartPolicy::OnFailure,
-        _ => RestartPolicy::Always,
-    });
+    pod.restart_policy = Some(restart_policy(&mut spec).unwrap_or(RestartPolicy::Always));
     pod.resources = spec.field("resources").map(|field| resources(&field));
     pod.overhead = quantities(spec.field("overhead"));
     for toleration in spec.list("tolerations").unwrap_or_default() {
@@ -71,16 +67,43 @@ fn container(field: &Field<'_>, kind: ContainerKind) -> Option<Container> {
     let mut container = field.map()?;
     let name = container.required("name").and_then(|name| name.text());
     let resources = container.field("resources").map(|field| resources(&field));
-    let kind = match (kind, container.text("restartPolicy")) {
-        (ContainerKind::Init, Some("Always")) => ContainerKind::Sidecar,
-        (kind, _) => kind,
+    let (kind, restart_policy) = match (kind, restart_policy(&mut container)) {
+        (ContainerKind::Init, Some(RestartPolicy::Always)) => (ContainerKind::Sidecar, None),
+        own => own,
     };
+    let rules = container.list("restartPolicyRules").unwrap_or_default();
     Some(Container {
         name: name?.into(),
         kind,
         resources: resources.unwrap_or_default(),
+        restart_policy,
+        restart_rules: rules.iter().filter_map(restart_rule).collect(),
         ..Container::default()
     })
+}
+
+fn restart_policy(fields: &mut Fields<'_>) -> Option<RestartPolicy> {
+    let named = |name: &str| RestartPolicy::ALL.into_iter().find(|one| one.name() == name);
+    named(fields.text("restartPolicy")?)
+}
+
+/// `None` for an action or an operator that this kubelet would not know either: no code matches it.
+fn restart_rule(field: &Field<'_>) -> Option<RestartRule> {
+    let mut rule = field.map()?;
+    let is_for_all = match rule.text("action")? {
+        "Restart" => false,
+        "RestartAllContainers" => true,
+        _ => return None,
+    };
+    let mut codes = rule.map("exitCodes")?;
+    let is_for_others = match codes.text("operator")? {
+        "In" => false,
+        "NotIn" => true,
+        _ => return None,
+    };
+    let values = codes.list("values").unwrap_or_default();
+    let exit_codes = values.iter().filter_map(Field::number).collect();
+    Some(RestartRule { is_for_all, is_for_others, exit_codes })
 }
 
 pub(super) fn resources(field: &Field<'_>) -> Resources {

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use isobar_core::model::quantity::ResourceList;
 use isobar_core::model::workload::ContainerKind::{Ephemeral, Init, Regular, Sidecar};
-use isobar_core::model::workload::RestartPolicy;
+use isobar_core::model::workload::{RestartPolicy, RestartRule};
 
 #[track_caller]
 fn read_all(text: &str) -> Manifest {
@@ -55,6 +55,13 @@ spec:
   - name: web
     image: web
     ports: [{containerPort: 80}]
+    restartPolicy: Never
+    restartPolicyRules:
+    - {action: Restart, exitCodes: {operator: In, values: [42, 137]}}
+    - {action: RestartAllContainers, exitCodes: {operator: NotIn, values: [0]}}
+    - {action: Restart, exitCodes: {operator: Above, values: [0]}}
+    - {action: Forget, exitCodes: {operator: In, values: [0]}}
+    - {action: Restart}
     resources:
       limits: {cpu: 2, memory: 1.5Gi}
       requests: {cpu: 500m, memory: " 1Gi ", ephemeral-storage: 1e9}
@@ -167,6 +174,15 @@ fn read_accepts_pod_as_kubectl_prints_it() {
     ];
     assert_eq!(containers, want);
     assert_eq!(pod.restart_policy, Some(RestartPolicy::OnFailure));
+    let own: Vec<_> = pod.containers.iter().map(|one| one.restart_policy).collect();
+    assert_eq!(own, [None, None, Some(RestartPolicy::Never), None], "a sidecar's is its kind");
+    let rule = |is_for_all, is_for_others, exit_codes| RestartRule {
+        is_for_all,
+        is_for_others,
+        exit_codes,
+    };
+    let rules = [rule(false, false, vec![42, 137]), rule(true, true, vec![0])];
+    assert_eq!(pod.containers[2].restart_rules, rules, "without those that match no exit code");
     let restarts: Vec<_> = pod.containers.iter().map(|one| one.n_restarts).collect();
     assert_eq!(restarts, [None, None, Some(3), None]);
     let web = &pod.containers[2].resources;

@@ -1,5 +1,7 @@
 //! Mistakes in a scenario that one field alone cannot tell.
 
+use isobar_core::model::pod::QosClass;
+
 use super::Scenario;
 use super::group::Pod;
 use crate::alerts;
@@ -65,6 +67,11 @@ fn check_pod(others: &[Pod], pod: &Pod) -> Result<(), Mistake> {
     }
     if name.is_empty() || !name.chars().all(|c| c.is_ascii_lowercase() || c == '-') {
         return Err((at, format!("{name:?}: expected a pod's name in lower case")));
+    }
+    if pod.containers != 1 && (pod.containers == 0 || *pod.class.get_ref() != QosClass::BestEffort)
+    {
+        let why = format!("{name}: expected one container, or, of BestEffort alone, several");
+        return Err((at, why));
     }
     let (said, made) = (*pod.class.get_ref(), pods::class(pod));
     if said == made {

@@ -41,7 +41,7 @@ pub(crate) struct Cgroup {
     pub(crate) load: Vec<Load>,
 }
 
-/// A pod of one container.
+/// A pod.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Pod {
@@ -50,6 +50,9 @@ pub(crate) struct Pod {
     pub(crate) class: Spanned<QosClass>,
     /// So many alike, called NAME-1 and so on.
     pub(crate) count: Option<usize>,
+    /// So many containers: the loads run in the first, and nothing in the others.
+    #[serde(default = "one")]
+    pub(crate) containers: usize,
     pub(crate) memory_request: Option<Memory>,
     pub(crate) memory_limit: Option<Memory>,
     pub(crate) cpu_request: Option<Cpu>,
@@ -61,6 +64,10 @@ pub(crate) struct Pod {
     pub(crate) write: BTreeMap<String, String>,
     #[serde(default)]
     pub(crate) load: Vec<Load>,
+}
+
+fn one() -> usize {
+    1
 }
 
 /// How the kubelet names its cgroups: its `cgroupDriver`.
@@ -155,4 +162,6 @@ impl TryFrom<String> for Swap {
 pub(crate) struct Api {
     /// Pods that a disruption budget keeps from being evicted.
     pub(crate) budgets: Vec<Spanned<String>>,
+    /// It speaks TLS, its pods are as large as a cluster's, and at its address there is a kubelet.
+    pub(crate) full: bool,
 }

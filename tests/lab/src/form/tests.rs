@@ -57,6 +57,7 @@ fn scenario_mistakes_are_reported_with_their_line() {
         ("/disk/a",             "/tmp/a",                "line 4: expected a path below /disk/"),
         ("do = \"stop\"",       "do = \"faint\"",        "unknown variant `faint`"),
         ("\"hog\"\nclass",      "\"Hog\"\nclass",        "line 8: \"Hog\": expected a pod's name in lower case"),
+        ("Burstable\"\n",       "Burstable\"\ncontainers = 2\n", "line 8: hog: expected one container, or, of BestEffort alone, several"),
         ("Burstable",           "Guaranteed",            "line 9: hog is Guaranteed, but requests and limits make it Burstable"),
         ("64MiB",               "a lot",                 "line 10"),
         ("{ run = \"sleep\" }]\n\n[[service]]", "{ walk = \"on\" }]\n[[service]]", "line 11"),

@@ -17,11 +17,13 @@ use super::TICK;
 use super::cluster::Cluster;
 use super::listen::Listener;
 use super::peer::{self, Manager};
+use super::pods::cpu_max;
 use super::scrape::Scraper;
 use super::testbed::Testbed;
 use super::watch::{self, Watch};
 use crate::agents::peers::AtWork;
 use crate::agents::{self, ADDRESS, Agent, RECORDING, Ready};
+use crate::amount::Cpu;
 use crate::cgroup::Group;
 use crate::clock::Since;
 use crate::facts;
@@ -34,6 +36,9 @@ const LEAVES_WITHIN: Duration = Duration::from_secs(10);
 /// How long an agent that was started again is given to keep the incidents of the one before.
 const KEPT_WITHIN: Duration = Duration::from_secs(20);
 
+/// The thread that talks to the API server and the kubelet.
+const KUBE: &str = "kube";
+
 /// Lines of its log that are kept.
 const LOG_LINES: usize = 500;
 
@@ -44,6 +49,8 @@ pub(super) struct Running {
     pid: u32,
     since: watch::Process,
     last: watch::Process,
+    /// CPU time of the thread that talks to the cluster: until `since`, and until `last`.
+    kube_ms: (u64, u64),
     pub(super) listener: Option<Listener>,
     group: Group,
     /// Whom a peer asks.
@@ -101,6 +108,7 @@ impl Running {
             pid,
             since: now,
             last: now,
+            kube_ms: (0, 0),
             listener,
             group,
             manager,
@@ -120,6 +128,7 @@ impl Running {
     pub(super) fn begin_account(&mut self) {
         self.since = watch::process(self.pid).unwrap_or_default();
         self.last = self.since;
+        self.kube_ms = (watch::of_thread(self.pid, KUBE), 0);
     }
 
     /// Takes note of its end, if it has ended, and of its size.
@@ -130,6 +139,8 @@ impl Running {
         }
         if let Some(now) = watch::process(self.pid) {
             known.rss_max_kib = known.rss_max_kib.max(now.rss_kib);
+            known.rss_kib = now.rss_kib;
+            self.kube_ms.1 = watch::of_thread(self.pid, KUBE);
             self.last = now;
         }
     }
@@ -137,8 +148,10 @@ impl Running {
     /// Adds what its process has used.
     pub(super) fn account(&mut self, known: &mut facts::Agent) {
         known.cpu_ms += self.last.cpu_ms.saturating_sub(self.since.cpu_ms);
+        known.kube_cpu_ms += self.kube_ms.1.saturating_sub(self.kube_ms.0);
         known.major_faults += self.last.major_faults.saturating_sub(self.since.major_faults);
         self.since = self.last;
+        self.kube_ms = (self.kube_ms.1, 0);
     }
 
     /// Stops it, or lets it go on.
@@ -273,6 +286,12 @@ fn spawn(
     if !group.exists() {
         fs::create_dir(group).with_context(|| format!("cannot make {}", group.display()))?;
     }
+    if let Some(Cpu(milli)) = form.agent_limit {
+        let (above, limit) = (group.join("../cgroup.subtree_control"), cpu_max(milli));
+        for (file, value) in [(above, "+cpu"), (group.join("cpu.max"), &limit)] {
+            fs::write(&file, value).with_context(|| format!("cannot write {}", file.display()))?;
+        }
+    }
     let log = File::options().create(true).append(true).open(agents::LOG);
     let log = log.with_context(|| format!("cannot write {}", agents::LOG))?;
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
@@ -299,6 +318,7 @@ fn spawn(
     }
     known.alive = true;
     known.ready_after_ms = since.elapsed().as_millis() as u64;
+    known.ready_cpu_ms = watch::process(pid).map_or(0, |process| process.cpu_ms);
     Ok(Some(pid))
 }
 

@@ -9,14 +9,19 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use isobar_apistub::{Kubelet, Options, Seen, Stub, generate};
+use isobar_apistub::{Authority, Kubelet, Options, Seen, Stub, generate};
 use serde_json::{Value, json};
 
 use super::TICK;
 use super::testbed::Testbed;
-use crate::agents::{KUBECONFIG, NODE};
+use crate::agents::{API, KUBECONFIG, NODE};
 use crate::clock::Since;
 use crate::form::group::Api;
+
+/// Where the authority's certificate is.
+const ACCOUNT: &str = "/tmp/account";
+/// It opens nothing but this server.
+const TOKEN: &str = "isobar-lab";
 
 pub(super) struct Cluster {
     stub: Arc<Stub>,
@@ -27,18 +32,26 @@ pub(super) struct Cluster {
 impl Cluster {
     /// Starts it, and writes the kubeconfig that leads to it.
     pub(super) fn start(api: &Api, testbed: &Testbed) -> Result<Self> {
-        let options = Options { kubelet: Kubelet::WhenConfirmed, ..Options::default() };
+        let (kubelet, listen) = (Kubelet::WhenConfirmed, API.parse()?);
+        let options = Options { kubelet, listen, ..Options::default() };
         let stub = Arc::new(Stub::start(&options).context("cannot start the API server")?);
         stub.put(generate::node(NODE))?;
+        let mut pods = Vec::new();
         for (mut pod, _) in testbed.objects()? {
             pod["spec"]["nodeName"] = NODE.into();
             pod["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
+            pods.push(if api.full { generate::dressed(pod) } else { pod });
+        }
+        if api.full {
+            serve_fully(&stub, &pods)?;
+        }
+        for pod in pods {
             stub.put(pod)?;
         }
         for name in &api.budgets {
             stub.put(generate::budget("scenario", name.get_ref(), name.get_ref(), 0))?;
         }
-        fs::write(KUBECONFIG, kubeconfig(&stub.url()))?;
+        fs::write(KUBECONFIG, kubeconfig(&stub.url(), api.full))?;
         let is_over = Arc::new(AtomicBool::new(false));
         let (watched, over) = (Arc::clone(&stub), Arc::clone(&is_over));
         let containers = testbed.objects()?;
@@ -56,11 +69,33 @@ impl Cluster {
     }
 }
 
-fn kubeconfig(url: &str) -> String {
+/// As a cluster's API server and kubelet do: with TLS, to who shows a token.
+fn serve_fully(stub: &Stub, pods: &[Value]) -> Result<()> {
+    let authority = Authority::new("scenario")?;
+    fs::create_dir_all(ACCOUNT)?;
+    authority.write_account(Path::new(ACCOUNT), TOKEN)?;
+    stub.accept_tokens(&[TOKEN]);
+    stub.serve_as(&authority)?;
+    stub.kubelet_says("/stats/summary", generate::summary(NODE, pods));
+    stub.kubelet_says(
+        "/configz",
+        json!({"kubeletconfig": {"evictionHard": {"memory.available": "100Mi"}}}),
+    );
+    Ok(())
+}
+
+fn kubeconfig(url: &str, is_full: bool) -> String {
+    let (cluster, user) = match is_full {
+        true => (
+            json!({"server": url, "certificate-authority": format!("{ACCOUNT}/ca.crt")}),
+            json!({"token": TOKEN}),
+        ),
+        false => (json!({"server": url}), json!({})),
+    };
     json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "c",
-        "clusters": [{"name": "c", "cluster": {"server": url}}],
-        "users": [{"name": "u", "user": {}}],
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": user}],
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
     })
     .to_string()

@@ -17,10 +17,11 @@ pub(super) struct Placed {
     pub(super) name: String,
     /// The name without the number.
     pub(super) kind: String,
-    /// Paths of the cgroups: the pod's, its sandbox's and its container's.
+    /// Paths of the cgroups: the pod's, its sandbox's, its first container's, and those of the others.
     pub(super) cgroup: String,
     pub(super) sandbox: String,
     pub(super) container: String,
+    pub(super) others: Vec<String>,
     /// What the kubelet seeds the container's processes with.
     pub(super) oom_score_adj: i32,
     /// What is written to the files of pod and container.
@@ -69,6 +70,11 @@ pub(super) fn weight(milli: u64) -> u64 {
     1 + (shares - 2) * 9999 / 262_142
 }
 
+/// `cpu.max` for a limit in thousandths of a CPU.
+pub(super) fn cpu_max(milli: u64) -> String {
+    format!("{} 100000", milli * 100)
+}
+
 /// All pods of a scenario on a node with `capacity` bytes of memory, as they are made.
 pub(super) fn placed(form: &Form, capacity: u64) -> Vec<Placed> {
     let mut all = Vec::new();
@@ -92,8 +98,9 @@ pub(super) fn place(
     let class = class(pod);
     let uid = format!("{number:08x}-1111-4111-8111-{number:012x}");
     let id = |what: &str| format!("{what}{number:062x}");
+    let ids: Vec<_> = (0..pod.containers).map(|n| id(&format!("c{n:x}"))).collect();
     let cgroup = driver.pod(class, &uid);
-    let container = |what| driver.container(&cgroup, &id(what));
+    let mut containers = ids.iter().map(|id| driver.container(&cgroup, id));
     let request = pod.memory_request.or(pod.memory_limit).map_or(0, |memory| memory.0);
     let milli = pod.cpu_request.or(pod.cpu_limit).map_or(0, |cpu| cpu.0);
     let mut write = vec![("cpu.weight".into(), weight(milli).to_string())];
@@ -101,12 +108,13 @@ pub(super) fn place(
         write.push(("memory.max".into(), limit.to_string()));
     }
     if let Some(Cpu(limit)) = pod.cpu_limit {
-        write.push(("cpu.max".into(), format!("{} 100000", limit * 100)));
+        write.push(("cpu.max".into(), cpu_max(limit)));
     }
     Placed {
-        manifest: manifest(pod, &name, class, &uid, &id("c0")),
-        sandbox: container("5a"),
-        container: container("c0"),
+        manifest: manifest(pod, &name, class, &uid, &ids),
+        sandbox: driver.container(&cgroup, &id("5a")),
+        container: containers.next().unwrap_or_default(),
+        others: containers.collect(),
         cgroup,
         kind: pod.name.get_ref().clone(),
         name,
@@ -118,7 +126,7 @@ pub(super) fn place(
 }
 
 /// A manifest is YAML, and so is JSON.
-fn manifest(pod: &Pod, name: &str, class: QosClass, uid: &str, container: &str) -> String {
+fn manifest(pod: &Pod, name: &str, class: QosClass, uid: &str, ids: &[String]) -> String {
     let list = |cpu: Option<Cpu>, memory: Option<Memory>| {
         let cpu = cpu.map(|cpu| ("cpu", format!("{}m", cpu.0)));
         let memory = memory.map(|memory| ("memory", memory.0.to_string()));
@@ -134,11 +142,18 @@ fn manifest(pod: &Pod, name: &str, class: QosClass, uid: &str, container: &str) 
     let metadata = json!({ "name": name, "namespace": "scenario", "uid": uid,
                            "labels": { "app": owner }, "ownerReferences": Vec::from_iter(owners) });
     let resources = json!({ "requests": requests, "limits": limits });
+    let name_of = |n| if n == 0 { "main".into() } else { format!("more-{n}") };
+    let container = |(n, _)| match n {
+        0 => json!({ "name": name_of(n), "resources": resources }),
+        _ => json!({ "name": name_of(n) }),
+    };
+    let state =
+        |(n, id)| json!({ "name": name_of(n), "containerID": format!("containerd://{id}") });
+    let all = || ids.iter().enumerate();
     let spec = json!({ "priority": pod.priority,
-                       "containers": [{ "name": "main", "resources": resources }] });
-    let id = format!("containerd://{container}");
+                       "containers": all().map(container).collect::<Vec<_>>() });
     let status = json!({ "phase": "Running", "qosClass": class,
-                         "containerStatuses": [{ "name": "main", "containerID": id }] });
+                         "containerStatuses": all().map(state).collect::<Vec<_>>() });
     let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec,
                       "status": status });
     format!("---\n{pod}\n")
@@ -192,6 +207,18 @@ mod tests {
         assert!(guaranteed.cgroup.starts_with("/kubepods.slice/kubepods-pod"));
         assert!(guaranteed.write.contains(&("cpu.max".into(), "50000 100000".into())));
         assert!(guaranteed.manifest.contains(r#""limits":{"cpu":"500m","memory":"67108864"}"#));
+    }
+
+    #[test]
+    fn a_pod_may_have_several_containers() {
+        let pod = &pods("containers = 3", "BestEffort")[0];
+        let id = |n| format!("c{n}{:062x}", 1);
+        let scope = |n| format!("{}/cri-containerd-{}.scope", pod.cgroup, id(n));
+        assert_eq!((&pod.container, &pod.others[..]), (&scope(0), &[scope(1), scope(2)][..]));
+        for (name, n) in [("main", 0), ("more-1", 1), ("more-2", 2)] {
+            let state = format!(r#"{{"containerID":"containerd://{}","name":"{name}"}}"#, id(n));
+            assert!(pod.manifest.contains(&state), "{}", pod.manifest);
+        }
     }
 
     #[test]

@@ -112,7 +112,7 @@ impl Testbed {
     }
 
     fn pod(&mut self, pod: &Placed) -> Result<()> {
-        for path in [&pod.cgroup, &pod.sandbox, &pod.container] {
+        for path in [&pod.cgroup, &pod.sandbox, &pod.container].into_iter().chain(&pod.others) {
             self.make(path)?;
         }
         for (file, value) in &pod.write {

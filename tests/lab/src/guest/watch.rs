@@ -183,6 +183,15 @@ pub(super) fn process(pid: u32) -> Option<Process> {
     stat(&fs::read_to_string(dir.join("stat")).ok()?)
 }
 
+/// CPU time in milliseconds of the threads of `pid` that are called `name`.
+pub(super) fn of_thread(pid: u32, name: &str) -> u64 {
+    let tasks = fs::read_dir(Path::new("/proc").join(pid.to_string()).join("task"));
+    let stats = tasks.into_iter().flatten().flatten();
+    let stats = stats.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok());
+    let own = stats.filter(|text| text.contains(&format!("({name})")));
+    own.filter_map(|text| Some(stat(&text)?.cpu_ms)).sum()
+}
+
 /// /proc/PID/stat, whose second field may hold anything but ends with the last `)`.
 fn stat(text: &str) -> Option<Process> {
     let rest: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();

@@ -18,13 +18,9 @@ use isobar_lab::shell::root;
 pub(super) const PODS: usize = 110;
 pub(super) const CONTAINERS: usize = 250;
 
-/// The image of all containers: a name as long as real ones are.
-const IMAGE: &str = "images/platform-team/its-service";
 /// The stand-in's certificate bears this name.
 const NODE: &str = "n1";
 const NAMESPACE: &str = "bench";
-/// When the pods began.
-const TIME: &str = "2026-01-01T00:00:00Z";
 
 /// How many containers each pod has: two, and the first ones three.
 pub(super) fn containers() -> [usize; PODS] {
@@ -48,8 +44,7 @@ impl Server {
         let dir = root().join(format!("target/tmp/bench-cluster-{}", std::process::id()));
         fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         let pods: Vec<Value> = (0..PODS).map(pod).collect();
-        let summary =
-            json!({"node": {"nodeName": NODE}, "pods": (0..PODS).map(stats).collect::<Vec<_>>()});
+        let summary = generate::summary(NODE, &pods);
         let (list_bytes, summary_bytes) =
             (Value::from(pods.clone()).to_string().len(), summary.to_string().len());
         let objects: Vec<Value> = std::iter::once(generate::node(NODE)).chain(pods).collect();
@@ -124,89 +119,23 @@ fn name(pod: usize) -> String {
     format!("service-{pod:03}-6b7f8c9d5c-x{pod:04}")
 }
 
-/// A pod as a Deployment makes it: what clients and the API server add to it is most of its bytes.
+/// A pod as a Deployment makes it.
 fn pod(number: usize) -> Value {
     let mut pod = generate::pod(NODE, NAMESPACE, &name(number));
     let parts = 1..=containers()[number];
-    let containers: Vec<Value> = parts.clone().map(container).collect();
-    let applied = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": containers}});
     pod["metadata"]["uid"] = pod_uid(number).into();
-    pod["metadata"]["annotations"] =
-        json!({"kubectl.kubernetes.io/last-applied-configuration": applied.to_string()});
-    pod["metadata"]["managedFields"] =
-        json!([managed("kube-controller-manager", &containers), managed("kubelet", &containers),]);
     pod["metadata"]["ownerReferences"] = json!([{
         "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": format!("service-{number:03}-6b7f8c9d5c"),
         "uid": pod_uid(number + PODS), "controller": true, "blockOwnerDeletion": true,
     }]);
-    pod["spec"]["containers"] = containers.into();
+    let resources =
+        json!({"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}});
+    let container = |part| json!({"name": format!("part-{part}"), "resources": resources});
+    pod["spec"]["containers"] = parts.clone().map(container).collect();
     let status = |part| {
-        json!({
-            "name": format!("part-{part}"), "ready": true, "started": true, "restartCount": 0,
-            "containerID": format!("containerd://{}", container_id(number, part)),
-            "image": format!("{IMAGE}:1.2.3"),
-            "imageID": format!("{IMAGE}@sha256:{number:064x}"),
-            "state": {"running": {"startedAt": TIME}}, "lastState": {},
-        })
+        let id = format!("containerd://{}", container_id(number, part));
+        json!({"name": format!("part-{part}"), "containerID": id})
     };
     pod["status"]["containerStatuses"] = parts.map(status).collect();
-    pod
-}
-
-fn container(part: usize) -> Value {
-    let probe = json!({"httpGet": {"path": "/healthz", "port": 8080, "scheme": "HTTP"},
-        "periodSeconds": 10, "timeoutSeconds": 1, "successThreshold": 1, "failureThreshold": 3});
-    let variable =
-        |i| json!({"name": format!("SETTING_{i:02}"), "value": "http://service.bench:80"});
-    json!({
-        "name": format!("part-{part}"), "image": format!("{IMAGE}:1.2.3"),
-        "env": (0..12).map(variable).collect::<Vec<_>>(),
-        "livenessProbe": probe, "readinessProbe": probe,
-        "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
-        "volumeMounts": [{"mountPath": "/var/run/secrets/kubernetes.io/serviceaccount",
-            "name": "kube-api-access", "readOnly": true}],
-        "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
-    })
-}
-
-fn managed(by: &str, containers: &[Value]) -> Value {
-    let fields = |of: &Value| -> Value {
-        of.as_object()
-            .into_iter()
-            .flatten()
-            .map(|(key, _)| (format!("f:{key}"), json!({})))
-            .collect()
-    };
-    let each = |one: &Value| (format!("k:{{\"name\":{}}}", one["name"]), fields(one));
-    let all: serde_json::Map<String, Value> = containers.iter().map(each).collect();
-    json!({"apiVersion": "v1", "fieldsType": "FieldsV1", "manager": by, "operation": "Update",
-        "time": TIME, "fieldsV1": {"f:spec": {"f:containers": all}}})
-}
-
-/// A pod in `/stats/summary`, with all that a kubelet of 1.36 tells of it.
-fn stats(number: usize) -> Value {
-    let psi = json!({"total": 844_773, "avg10": 0, "avg60": 0.01, "avg300": 0.1});
-    let psi = json!({"full": psi, "some": psi});
-    let disk = json!({"time": TIME, "availableBytes": 7_013_486_592_u64, "usedBytes": 20_480,
-        "capacityBytes": 8_350_298_112_u64, "inodesFree": 508_753, "inodes": 524_288, "inodesUsed": 8});
-    let used = json!({
-        "cpu": {"time": TIME, "usageNanoCores": 0, "usageCoreNanoSeconds": 4_768_556_000_u64, "psi": psi},
-        "memory": {"time": TIME, "usageBytes": 229_376, "workingSetBytes": 229_376,
-            "rssBytes": 61_440, "pageFaults": 684, "majorPageFaults": 0, "psi": psi},
-        "io": {"time": TIME, "psi": psi}, "swap": {"time": TIME, "swapUsageBytes": 0},
-    });
-    let container = |part| {
-        let mut one = used.clone();
-        one["name"] = format!("part-{part}").into();
-        (one["rootfs"], one["logs"]) = (disk.clone(), disk.clone());
-        one
-    };
-    let mut pod = used.clone();
-    pod["podRef"] = json!({"name": name(number), "namespace": NAMESPACE, "uid": pod_uid(number)});
-    pod["containers"] = (1..=containers()[number]).map(container).collect();
-    pod["ephemeral-storage"] = disk.clone();
-    let mut volume = disk;
-    volume["name"] = "kube-api-access".into();
-    pod["volume"] = json!([volume]);
-    pod
+    generate::dressed(pod)
 }

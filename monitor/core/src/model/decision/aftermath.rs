@@ -1,6 +1,8 @@
 //! What follows upon an action: how it went, what it has come to, and what the kubelet does with
 //! containers that are ended on the node, of which it is not told.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::model::units::{Bytes, Nanos};
@@ -63,7 +65,7 @@ pub struct Effect {
 }
 
 /// What the kubelet does next with containers that were ended: the pod stays.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Restart {
@@ -77,4 +79,24 @@ pub struct Restart {
     /// It has sidecars, which the kubelet starts again whatever the pod's policy.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_sidecars: bool,
+    /// The pod was told to end already, so none of its containers is started again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_ending: bool,
+    /// What becomes of each container, by its name, where one has a restartPolicy or rules of its own;
+    /// otherwise empty.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub containers: BTreeMap<String, RestartFate>,
+}
+
+/// What the kubelet does with one container that was ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum RestartFate {
+    /// It is not started again.
+    Stays,
+    /// Its exit code decides, which is not known before it has ended.
+    ByExitCode,
+    /// It is started again.
+    Again,
 }

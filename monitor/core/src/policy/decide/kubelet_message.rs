@@ -116,13 +116,13 @@ mod tests {
             name: name.into(),
             kind,
             id: Some(id.clone()),
-            n_restarts: None,
             resources: Resources {
                 requests: ["memory", "ephemeral-storage"]
                     .map(|name| (name.into(), Quantity::bytes(200 * MIB)))
                     .into(),
                 ..Resources::default()
             },
+            ..Container::default()
         };
         let pod = Pod {
             uid: "u1".into(),

@@ -59,7 +59,7 @@ impl Proposal {
             .then(|| kubelet_message::shortage(&reason, &target, seen, question.sample))
             .flatten();
         let restart =
-            step.is_local_end().then(|| standing.restarts.expected(&target, question.sample));
+            step.is_local_end().then(|| standing.restarts.expected(step, &target, question.sample));
         let given = question.relief.deadlines.get(&step).copied().unwrap_or(Nanos::SECOND);
         let given = given.plus(grace.unwrap_or_default());
         let action = Action {

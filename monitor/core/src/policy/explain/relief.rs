@@ -1,10 +1,13 @@
 //! Relief in sentences: what is done, why this step, what follows if it does not help, and why
 //! nothing is done. The explanation and the agent's log use the same sentences.
 
+use std::collections::BTreeMap;
+
 use super::{met_sentence, time};
 use crate::model::condition::Status;
 use crate::model::decision::{
-    Action, Decision, Effect, Hold, Outcome, Release, ReleaseReason, Restart, StepKind, StepReason,
+    Action, Decision, Effect, Hold, Outcome, Release, ReleaseReason, Restart, RestartFate,
+    StepKind, StepReason,
 };
 use crate::model::settings::Deletion;
 use crate::model::units::{Bytes, Nanos};
@@ -36,7 +39,7 @@ fn whole(action: &Action, now: Nanos) -> Vec<String> {
     all.extend(deletion(action));
     // A pod that is stopped or killed on the node stays bound to it.
     match &action.restart {
-        Some(restart) => all.extend(restarts(restart)),
+        Some(restart) => all.extend(restarts(action.step, restart)),
         None if action.step.is_local_end() && !action.target.containers.is_empty() => {
             all.push(
                 "the kubelet starts its containers again, unless restartPolicy is Never".into(),
@@ -62,12 +65,25 @@ fn deletion(action: &Action) -> Option<String> {
     Some(format!("the pod is deleted instead {why} (relief.deletePods)"))
 }
 
-/// What the kubelet does next, and has done before.
+/// What the kubelet does next with what this step ends, and has done before.
 ///
 /// Of a pod whose regular containers are over it starts no sidecar either, once it has seen that.
 /// Source: `computePodActions`, pkg/kubelet/kuberuntime/kuberuntime_manager.go.
-pub(super) fn restarts(restart: &Restart) -> Vec<String> {
-    let Restart { policy, n_since, wait, has_sidecars } = restart;
+pub(super) fn restarts(step: StepKind, restart: &Restart) -> Vec<String> {
+    let Restart { policy, n_since, wait, has_sidecars, is_ending, containers } = restart;
+    if *is_ending {
+        let none = "the kubelet does not start its containers again: the pod was told to end";
+        return vec![none.into()];
+    }
+    let when = match *wait {
+        Nanos(0) => "at once, or after a back-off if they have failed lately".to_owned(),
+        wait => format!("after a back-off of about {}", time(wait)),
+    };
+    if !containers.is_empty() {
+        return with_times(of_each(containers, &when), *n_since);
+    }
+    // Who is killed has ended with an error.
+    let is_error = step == StepKind::KillContainers;
     let which = match (policy, has_sidecars) {
         (RestartPolicy::Never, _) => {
             let none = "the kubelet does not start its containers again (restartPolicy Never)";
@@ -75,18 +91,35 @@ pub(super) fn restarts(restart: &Restart) -> Vec<String> {
                 .then_some("; a sidecar only until it has seen that the others have ended");
             return vec![format!("{none}{}", sidecars.unwrap_or_default())];
         }
-        (RestartPolicy::OnFailure, false) => "those of its containers that end with an error",
-        (RestartPolicy::OnFailure, true) => {
+        (RestartPolicy::OnFailure, false) if !is_error => {
+            "those of its containers that end with an error"
+        }
+        (RestartPolicy::OnFailure, true) if !is_error => {
             "its sidecars and those of its containers that end with an error"
         }
-        (RestartPolicy::Always, _) => "its containers",
-    };
-    let when = match *wait {
-        Nanos(0) => "at once, or after a back-off if they have failed lately".to_owned(),
-        wait => format!("after a back-off of about {}", time(wait)),
+        (RestartPolicy::Always | RestartPolicy::OnFailure, _) => "its containers",
     };
     let policy = policy.name();
     let next = format!("the kubelet starts {which} again (restartPolicy {policy}), {when}");
+    with_times(next, *n_since)
+}
+
+/// The same where containers differ.
+fn of_each(containers: &BTreeMap<String, RestartFate>, when: &str) -> String {
+    let names = |fate| {
+        let these = containers.iter().filter(|(_, one)| **one == fate);
+        let these: Vec<_> = these.map(|(name, _)| name.as_str()).collect();
+        (!these.is_empty()).then(|| these.join(", "))
+    };
+    let again = names(RestartFate::Again).map(|names| format!("starts {names} again, {when}"));
+    let by_code = names(RestartFate::ByExitCode)
+        .map(|names| format!("starts {names} again if the exit code asks for that"));
+    let stays = names(RestartFate::Stays).map(|names| format!("does not start {names} again"));
+    let all: Vec<_> = [again, by_code, stays].into_iter().flatten().collect();
+    format!("by their own restartPolicy and rules, the kubelet {}", all.join("; it "))
+}
+
+fn with_times(next: String, n_since: u32) -> Vec<String> {
     let times = match n_since {
         0 => return vec![next],
         1 => "once".to_owned(),

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use insta::assert_snapshot;
 
 use super::relief::restarts;
@@ -6,7 +8,8 @@ use crate::model::cgroup::CgroupPath;
 use crate::model::condition::{Condition, ConditionName, Measure, Phase, ScopeName, Status};
 use crate::model::decision::{
     Action, Assessment, Candidate, Effect, Hold, Key, KeyValue, MeritKey, Order, Outsider, Ranking,
-    Release, ReleaseReason, Relief, Restart, Spared, SparedReason, StepKind, StepReason, Target,
+    Release, ReleaseReason, Relief, Restart, RestartFate, Spared, SparedReason, StepKind,
+    StepReason, Target,
 };
 use crate::model::pod::QosClass;
 use crate::model::sample::Moment;
@@ -14,6 +17,8 @@ use crate::model::settings::Deletion;
 use crate::model::threshold::{PressureThreshold, Signal, Threshold};
 use crate::model::units::Bytes;
 use crate::model::workload::RestartPolicy;
+
+use StepKind::{KillContainers as Kill, StopContainers as Stop};
 
 /// An explanation as text, section by section.
 fn sections(decision: &Decision) -> String {
@@ -122,7 +127,7 @@ fn explain_a_verdict() {
                 restart: None,
                 is_enforced: false,
                 message: String::new(),
-                annotations: std::collections::BTreeMap::new(),
+                annotations: BTreeMap::new(),
             }],
             ..Relief::default()
         },
@@ -152,23 +157,55 @@ fn explain_a_verdict() {
 #[test]
 fn explain_what_the_kubelet_restarts() {
     use RestartPolicy::{Always, Never, OnFailure};
+    type Row<'a> = (StepKind, RestartPolicy, bool, u32, u64, &'a [&'a str]);
     #[rustfmt::skip]
-    let table: [(RestartPolicy, bool, u32, u64, &[&str]); 7] = [
-        // policy, sidecars, restarts since, back-off in seconds, sentences
-        (Never,     false, 0, 0,   &["the kubelet does not start its containers again (restartPolicy Never)"]),
-        (Never,     true,  0, 0,   &["the kubelet does not start its containers again (restartPolicy Never); a sidecar only until it has seen that the others have ended"]),
-        (Always,    false, 0, 0,   &["the kubelet starts its containers again (restartPolicy Always), at once, or after a back-off if they have failed lately"]),
-        (Always,    false, 1, 10,  &["the kubelet starts its containers again (restartPolicy Always), after a back-off of about 10s",
+    let table: [Row<'_>; 9] = [
+        // step, policy, sidecars, restarts since, back-off in seconds, sentences
+        (Stop, Never,     false, 0, 0,   &["the kubelet does not start its containers again (restartPolicy Never)"]),
+        (Kill, Never,     true,  0, 0,   &["the kubelet does not start its containers again (restartPolicy Never); a sidecar only until it has seen that the others have ended"]),
+        (Stop, Always,    false, 0, 0,   &["the kubelet starts its containers again (restartPolicy Always), at once, or after a back-off if they have failed lately"]),
+        (Stop, Always,    false, 1, 10,  &["the kubelet starts its containers again (restartPolicy Always), after a back-off of about 10s",
                               "restarted once since isobar ended it; eviction would be needed to keep it from coming back"]),
-        (Always,    true,  3, 40,  &["the kubelet starts its containers again (restartPolicy Always), after a back-off of about 40s",
+        (Kill, Always,    true,  3, 40,  &["the kubelet starts its containers again (restartPolicy Always), after a back-off of about 40s",
                               "restarted 3 times since isobar ended it; eviction would be needed to keep it from coming back"]),
-        (OnFailure, false, 0, 0,   &["the kubelet starts those of its containers that end with an error again (restartPolicy OnFailure), at once, or after a back-off if they have failed lately"]),
-        (OnFailure, true,  1, 10,  &["the kubelet starts its sidecars and those of its containers that end with an error again (restartPolicy OnFailure), after a back-off of about 10s",
+        (Stop, OnFailure, false, 0, 0,   &["the kubelet starts those of its containers that end with an error again (restartPolicy OnFailure), at once, or after a back-off if they have failed lately"]),
+        (Stop, OnFailure, true,  1, 10,  &["the kubelet starts its sidecars and those of its containers that end with an error again (restartPolicy OnFailure), after a back-off of about 10s",
                               "restarted once since isobar ended it; eviction would be needed to keep it from coming back"]),
+        (Kill, OnFailure, false, 0, 10,  &["the kubelet starts its containers again (restartPolicy OnFailure), after a back-off of about 10s"]),
+        (Kill, OnFailure, true,  0, 10,  &["the kubelet starts its containers again (restartPolicy OnFailure), after a back-off of about 10s"]),
     ];
-    for (policy, has_sidecars, n_since, wait, want) in table {
-        let restart = Restart { policy, n_since, wait: seconds(wait), has_sidecars };
-        assert_eq!(restarts(&restart), want, "{policy:?} {n_since}");
+    for (step, policy, has_sidecars, n_since, wait, want) in table {
+        let wait = seconds(wait);
+        let (is_ending, containers) = (false, BTreeMap::new());
+        let restart = Restart { policy, n_since, wait, has_sidecars, is_ending, containers };
+        assert_eq!(restarts(step, &restart), want, "{step:?} {policy:?} {n_since}");
+        let restart = Restart { is_ending: true, ..restart };
+        let none = "the kubelet does not start its containers again: the pod was told to end";
+        assert_eq!(restarts(step, &restart), [none], "{step:?} {policy:?} {n_since}");
+    }
+}
+
+#[test]
+fn explain_what_the_kubelet_restarts_of_containers_that_differ() {
+    use RestartFate::{Again, ByExitCode, Stays};
+    let now = "at once, or after a back-off if they have failed lately";
+    #[rustfmt::skip]
+    let table: [(&[(&str, RestartFate)], String); 4] = [
+        // what becomes of each container, what the kubelet does
+        (&[("web", Again)],                          format!("starts web again, {now}")),
+        (&[("job", Stays)],                          "does not start job again".into()),
+        (&[("job", Stays), ("log", Again), ("web", Again)],
+                                                     format!("starts log, web again, {now}; it does not start job again")),
+        (&[("job", ByExitCode), ("log", Again), ("web", Stays)],
+            format!("starts log again, {now}; it starts job again if the exit code asks for that; it does not start web again")),
+    ];
+    for (containers, does) in table {
+        let containers = containers.iter().map(|(name, fate)| ((*name).into(), *fate)).collect();
+        let (policy, wait) = (RestartPolicy::Never, Nanos(0));
+        let (has_sidecars, is_ending) = (false, false);
+        let restart = Restart { policy, n_since: 0, wait, has_sidecars, is_ending, containers };
+        let want = format!("by their own restartPolicy and rules, the kubelet {does}");
+        assert_eq!(restarts(Stop, &restart), [want]);
     }
 }
 
