@@ -10,6 +10,8 @@ use isobar::record::journal::{Bounds, Journal, Start};
 use isobar::record::moment::{self, Tick};
 use isobar::record::reader::{Entry, Recording};
 use isobar::record::replay::Replay;
+use isobar::serve::film::reel::Reel;
+use isobar_core::model::decision::Ranking;
 use isobar_core::model::sample::Moment;
 use isobar_core::model::stall::OomRecord;
 use isobar_core::model::units::Nanos;
@@ -115,4 +117,50 @@ fn open_near_begins_at_a_mark() {
     bytes[frame + 700..frame + 720].fill(0xff);
     fs::write(&path, bytes).unwrap();
     assert!(Recording::open_near(&path, last).unwrap().1.is_none());
+}
+
+/// Of the last tick that is no later.
+fn ranked(path: &Path, wall: Nanos) -> (Moment, Ranking) {
+    let mut reel = Reel::open_at(path, wall).unwrap();
+    reel.run_to(wall).unwrap();
+    let (step, ranking) =
+        reel.rank(None).unwrap_or_else(|| panic!("{} at {wall:?}", path.display()));
+    (step.snapshot.at, ranking)
+}
+
+/// Of a recording that is being written, and of one that another agent goes on with.
+#[test]
+fn rank_whatever_follows_the_last_tick() {
+    let dir = TempDir::new().unwrap();
+    let (whole, cut) = (data("recordings/judged-leak-6.12.isobar"), dir.path().join("cut"));
+    let lines = String::from_utf8(zstd::decode_all(fs::File::open(&whole).unwrap()).unwrap());
+    let lines = lines.unwrap();
+    let header = lines.lines().next().unwrap();
+    let mut changed: serde_json::Value = serde_json::from_str(header).unwrap();
+    changed["continues"] = true.into();
+    changed["settings"]["ranking"]["order"] = "qos".into();
+    let until = |n: usize| lines.split_inclusive('\n').take(n).collect::<String>();
+    let torn = &until(41)[..until(41).len() - 300];
+    let mut open = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
+    std::io::Write::write_all(&mut open, torn.as_bytes()).unwrap();
+    std::io::Write::flush(&mut open).unwrap();
+    #[rustfmt::skip]
+    let table = [
+        // what follows 37 ticks, bytes
+        ("nothing",                      until(40).into_bytes()),
+        ("half a line",                  torn.into()),
+        ("half a line, an open frame",   open.get_ref().clone()),
+        ("a line that is none",          (until(40) + "{}\n").into()),
+        ("the header of another agent",  (until(40) + header + "\n").into()),
+        ("a header with other settings", format!("{}{changed}\n", until(40)).into()),
+    ];
+    let mut ticks = Recording::open(&whole).unwrap().filter_map(|entry| match entry.unwrap() {
+        Entry::Frame(recorded) => Some(recorded.sample.at.wall),
+        _ => None,
+    });
+    let want = ranked(&whole, ticks.nth(36).unwrap());
+    for (what, bytes) in table {
+        fs::write(&cut, bytes).unwrap();
+        assert_eq!(ranked(&cut, Nanos(u64::MAX)), want, "{what}");
+    }
 }

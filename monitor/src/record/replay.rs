@@ -44,7 +44,10 @@ pub struct Replay {
     /// Read by [`Replay::step_before`] and later than it was asked for.
     later: Option<Entry>,
     other: Option<Settings>,
+    /// `None` before the first header, and after a loss until the next.
     engine: Option<Engine>,
+    /// The engine that made the last tick, if it has no more to make.
+    former: Option<Engine>,
     facts: Option<NodeFacts>,
     /// What the other settings give all pods.
     limit: Option<PodsLimit>,
@@ -65,13 +68,15 @@ impl Replay {
     /// other settings would have changed on the node.
     pub fn new(recording: Recording, other: Option<Settings>) -> Self {
         let entries = Ahead::of(recording);
-        Self { entries, later: None, other, engine: None, facts: None, limit: None, notice: None }
+        let (later, engine, former, facts, limit, notice) = Default::default();
+        Self { entries, later, other, engine, former, facts, limit, notice }
     }
 
-    /// The engine after the last tick; `None` where ticks are missing.
+    /// The engine after the last tick, whatever was read since: of a recording that is being written,
+    /// the last line is torn. `None` before the first header.
     #[must_use]
     pub fn engine(&self) -> Option<&Engine> {
-        self.engine.as_ref()
+        self.former.as_ref().or(self.engine.as_ref())
     }
 
     /// The node that the last tick is of.
@@ -114,18 +119,25 @@ impl Replay {
             Entry::Frame(recorded) => {
                 let Recorded { mut sample, decision: recorded } = *recorded;
                 let Some(engine) = &mut self.engine else { return Stepped::Nothing };
+                self.former = None;
                 let told = self.limit.as_mut().and_then(|limit| limit.put_in(&mut sample));
                 self.notice = told.or(self.notice.take());
                 Stepped::Tick { recorded, step: Box::new(engine.step(sample)) }
             }
             Entry::Lost(why) => {
                 // The engine's standing is from before the loss; the next header has the right one.
-                self.engine = None;
+                self.follow(None);
                 Stepped::Notice(why)
             }
             Entry::Notice(text) => Stepped::Notice(text),
             Entry::Other(_) => Stepped::Nothing,
         }
+    }
+
+    /// Has `next` make the ticks to come.
+    fn follow(&mut self, next: Option<Engine>) {
+        let before = std::mem::replace(&mut self.engine, next);
+        self.former = self.former.take().or(before);
     }
 
     fn begin(&mut self, header: Header) -> Stepped {
@@ -138,9 +150,9 @@ impl Replay {
         let mut settings = self.other.clone().unwrap_or_else(|| header.settings.clone());
         // Decisions name the generation of the configuration, and do not depend on it.
         settings.generation = header.settings.generation;
-        let going_on = self.engine.as_mut().filter(|_| header.continues);
-        if let Some(engine) = going_on {
-            *engine = engine.with_settings(settings);
+        if let Some(engine) = self.engine.as_ref().filter(|_| header.continues) {
+            let next = engine.with_settings(settings);
+            self.follow(Some(next));
             return Stepped::Nothing;
         }
         let is_first = self.engine.is_none();
@@ -150,7 +162,7 @@ impl Replay {
             let next = header.standing.before.as_ref()?.tick;
             (is_same_run && next > last).then(|| next - last)
         });
-        self.engine = Some(Engine::new(settings, header.standing));
+        self.follow(Some(Engine::new(settings, header.standing)));
         let who = format!("isobar {} on {}", header.isobar, header.facts.name);
         self.facts = Some(header.facts);
         match paused {

@@ -13,7 +13,7 @@ use isobar_core::model::units::Nanos;
 
 /// A tenth of the weight of ordinary work, and far below the tick's: on a node that is short of CPUs a
 /// reader who looks for the cause still gets an answer.
-const NICE: i32 = 10;
+pub(super) const NICE: i32 = 10;
 /// Well below what the smallest usual quota, 20 ms of each 100, has in one period.
 const STRETCH: Nanos = Nanos(4_000_000);
 /// A rest is so many times as long as the work before it.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use rustix::process::setpriority_process;
 
+use super::pace::NICE;
 use super::reel::Reel;
 use super::runs::note;
 use crate::clock;
@@ -20,10 +21,9 @@ use isobar_core::model::units::Nanos;
 
 const HOUR: Nanos = Nanos(3_600 * Nanos::SECOND.0);
 const DAY: Nanos = Nanos(24 * HOUR.0);
-/// The last niceness: whatever else wants to run comes first.
-const NICE: i32 = 19;
-/// So many ticks are read, and then nothing for ten times as long as that took: in a pod with a quota
-/// this thread takes from the tick's own.
+/// So many ticks are read, and then nothing for ten times as long as this thread ran for that: in a pod
+/// with a quota it takes from the tick's own. While it only waited for a CPU it took nothing, and where
+/// CPUs are short the history is needed most.
 const BATCH: usize = 4;
 const REST: u32 = 10;
 
@@ -78,7 +78,7 @@ fn follow(
     is_wanted: impl Fn() -> bool,
 ) -> Result<u64, ReadError> {
     let mut reel = Reel::open_at(file, started.wall.since(length))?;
-    let (mut n, mut last, mut began) = (0, Nanos(0), clock::now().boot);
+    let (mut n, mut last, mut began) = (0, Nanos(0), clock::used_by_this_thread());
     while is_wanted() {
         for _ in 0..BATCH {
             let Some(at) = reel.step(Nanos(u64::MAX))?.map(|step| step.snapshot.at) else {
@@ -94,9 +94,39 @@ fn follow(
                 note(own, &reel, &mut step);
             }
         }
-        let took = clock::now().boot.since(began).min(Nanos::SECOND);
+        let took = clock::used_by_this_thread().since(began);
         thread::sleep(Duration::from_nanos(took.0) * REST);
-        began = clock::now().boot;
+        began = clock::used_by_this_thread();
     }
     Ok(n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn follow_rests_for_what_it_used_and_not_for_what_it_waited() {
+        const WAIT: Duration = Duration::from_millis(400);
+        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/recordings");
+        let file = data.join("judged-leak-6.12.isobar");
+        let wall = Nanos(1_795_342_440_000_000_000);
+        let started = Moment { boot: Nanos(u64::MAX), wall };
+        let mut own = Publisher::new(NodeFacts::default(), started, channel().0);
+        let (n_asked, began) = (Cell::new(0), clock::now().boot);
+        let ran = clock::used_by_this_thread();
+        let waits = || {
+            thread::sleep(WAIT);
+            n_asked.replace(n_asked.get() + 1) < 5
+        };
+        follow(&mut own, &file, started, HOUR, waits).unwrap();
+        let [took, ran] = [clock::now().boot.since(began), clock::used_by_this_thread().since(ran)];
+        let [took, ran] = [took, ran].map(|time| Duration::from_nanos(time.0));
+        let rested = took.saturating_sub(WAIT * 6);
+        assert!(rested > ran * (REST / 3), "rested for {rested:?} after it ran for {ran:?}");
+        // For the waits alone it would be 20 s. The machine may be busy.
+        let most = ran * (REST + 1) + Duration::from_secs(8);
+        assert!(rested < most, "rested for {rested:?} after it ran for {ran:?}");
+    }
 }
