@@ -121,15 +121,20 @@ fn watch_tells_a_drifted_limit_once() {
         result,
         detail: "another process wrote 2".into(),
     };
-    let (kept, drifted) = ([limit(LimitResult::Kept)], [limit(LimitResult::Drifted)]);
+    let [kept, drifted, failed] =
+        [LimitResult::Kept, LimitResult::Drifted, LimitResult::Failed].map(|how| [limit(how)]);
     #[rustfmt::skip]
     let table = [
         // limits, triggers since the beginning
+        (&failed,  0), // it never stood
         (&kept,    0),
         (&drifted, 1),
         (&drifted, 1), // a look lasts ten ticks
         (&kept,    1),
         (&drifted, 2), // again
+        (&kept,    2),
+        (&failed,  3), // left to the other writer
+        (&failed,  3),
     ];
     let mut watch = Watch::new(String::new());
     let mut triggers = 0;

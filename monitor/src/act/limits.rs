@@ -77,7 +77,10 @@ impl Limits {
                 if normal(&write.file, &live) == normal(&write.file, &write.value) {
                     (LimitResult::Kept, String::new())
                 } else if self.stood.contains(write) {
-                    let detail = format!("another process changed {} to {live:?}", write.value);
+                    let detail = format!(
+                        "another writer changed {} to {live:?}; without writeLimits it stays so",
+                        write.value
+                    );
                     (LimitResult::Drifted, detail)
                 } else {
                     let detail =

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 
@@ -37,10 +38,12 @@ pub(super) enum Begun {
 }
 
 /// Where to begin to read.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Place {
     /// The segment, by its place in the list.
     pub(super) segment: usize,
+    /// The segment itself: its path may name a thinned one by now. `None` if there is none.
+    pub(super) file: Option<Arc<File>>,
     /// The byte in it where the chapter begins. 0 if frames cannot be told apart.
     pub(super) chapter: u64,
     /// The byte where the last mark in the chapter begins that is before the moment.
@@ -50,22 +53,32 @@ pub(super) struct Place {
 /// The chapter that holds the moment `wall`: the last that begins before it, else the first. A chapter
 /// begins with the moment of the tick before its own first. Of those before the place `end`, if there
 /// is one.
-pub(super) fn find(segments: &[PathBuf], wall: Nanos, end: Option<Place>) -> io::Result<Place> {
+pub(super) fn find(segments: &[PathBuf], wall: Nanos, end: Option<&Place>) -> io::Result<Place> {
     let (n, end) = match end {
         None => (segments.len(), u64::MAX),
-        Some(Place { segment, chapter: 0, .. }) => (segment, u64::MAX),
-        Some(Place { segment, chapter, .. }) => (segment + 1, chapter),
+        Some(Place { segment, chapter: 0, .. }) => (*segment, u64::MAX),
+        Some(Place { segment, chapter, .. }) => (segment + 1, *chapter),
     };
-    let mut segment = 0;
-    for (i, path) in segments.iter().enumerate().take(n).rev() {
-        if matches!(begun(&mut File::open(path)?)?, Begun::At(at) if at.wall < wall) {
-            segment = i;
+    let mut found = None;
+    for (segment, path) in segments.iter().enumerate().take(n).rev() {
+        let Some(file) = open(path)? else { continue };
+        let begun = begun(&file)?;
+        found = Some((segment, file));
+        if matches!(begun, Begun::At(at) if at.wall < wall) {
             break;
         }
     }
-    let Some(path) = segments.get(segment) else { return Ok(Place::default()) };
+    let Some((segment, file)) = found else { return Ok(Place::default()) };
     let end = if segment + 1 == n { end } else { u64::MAX };
-    Ok(Place { segment, ..within(path, wall, end)? })
+    Ok(Place { segment, ..within(file, wall, end)? })
+}
+
+/// `None` if it was deleted, for want of room, since it was listed.
+fn open(path: &Path) -> io::Result<Option<File>> {
+    match File::open(path) {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
+        file => file.map(Some),
+    }
 }
 
 /// When the first chapter began, of those since the moment `from`, whose node had this boot.
@@ -74,14 +87,17 @@ pub(super) fn first_of_boot(
     boot_id: &str,
     from: Nanos,
 ) -> io::Result<Option<Moment>> {
-    let place = find(segments, from, None)?;
-    let mut chapter = place.chapter;
-    for path in &segments[place.segment.min(segments.len())..] {
-        let mut file = File::open(path)?;
+    let Place { segment, file: mut found, mut chapter, .. } = find(segments, from, None)?;
+    for path in segments.iter().skip(segment) {
+        let file = match found.take() {
+            Some(file) => Some(file),
+            None => open(path)?.map(Arc::new),
+        };
+        let Some(file) = file else { continue };
         let mut next = Some(std::mem::take(&mut chapter));
         while let Some(at) = next {
-            file.seek(SeekFrom::Start(at))?;
-            let text = head(&mut file)?.unwrap_or_default();
+            (&*file).seek(SeekFrom::Start(at))?;
+            let text = head(&file)?.unwrap_or_default();
             if text.starts_with(format::OPENING.as_bytes())
                 && let Some(facts) = field::<NodeFacts>(&text, "facts")
                 && facts.boot_id == boot_id
@@ -95,8 +111,7 @@ pub(super) fn first_of_boot(
 }
 
 /// The last chapter before the byte `end` that begins before `wall`, or has a mark before it.
-fn within(path: &Path, wall: Nanos, end: u64) -> io::Result<Place> {
-    let mut file = File::open(path)?;
+fn within(file: File, wall: Nanos, end: u64) -> io::Result<Place> {
     let end = file.metadata()?.len().min(end);
     let mut begins = vec![0];
     while let Some(at) = begins.last().map(|at| frame_end(&file, *at)).transpose()?.flatten() {
@@ -106,23 +121,23 @@ fn within(path: &Path, wall: Nanos, end: u64) -> io::Result<Place> {
         }
         begins.push(at);
     }
-    let n = n_before(&mut file, &begins, wall)?;
+    let n = n_before(&file, &begins, wall)?;
     let mut mark = None;
     for chapter in begins.into_iter().take(n).rev() {
-        file.seek(SeekFrom::Start(chapter))?;
-        match begun(&mut file)? {
+        (&file).seek(SeekFrom::Start(chapter))?;
+        match begun(&file)? {
             Begun::At(at) if mark.is_some() || at.wall < wall => {
-                return Ok(Place { chapter, mark, ..Place::default() });
+                return Ok(Place { chapter, mark, file: Some(file.into()), ..Place::default() });
             }
             Begun::Mark(at) if mark.is_none() && at.wall < wall => mark = Some(chapter),
             _ => {}
         }
     }
-    Ok(Place::default())
+    Ok(Place { file: Some(file.into()), ..Place::default() })
 }
 
 /// How many frames begin before `wall`; all where they may be in another order.
-fn n_before(file: &mut File, begins: &[u64], wall: Nanos) -> io::Result<usize> {
+fn n_before(mut file: &File, begins: &[u64], wall: Nanos) -> io::Result<usize> {
     let all = begins.len();
     let mut at = |n: usize| {
         file.seek(SeekFrom::Start(begins[n]))?;
@@ -184,7 +199,7 @@ fn walk(file: &File, from: u64) -> io::Result<Option<u64>> {
 }
 
 /// The first bytes of the text in the frame at the file's position; `None` if it is no frame.
-fn head(file: &mut File) -> io::Result<Option<Vec<u8>>> {
+fn head(mut file: &File) -> io::Result<Option<Vec<u8>>> {
     let mut magic = Vec::new();
     let from = file.stream_position()?;
     file.take(MAGIC.len() as u64).read_to_end(&mut magic)?;
@@ -207,7 +222,7 @@ fn field<T: DeserializeOwned>(start: &[u8], name: &str) -> Option<T> {
 }
 
 /// What the frame at the file's position begins with.
-pub(super) fn begun(file: &mut File) -> io::Result<Begun> {
+pub(super) fn begun(file: &File) -> io::Result<Begun> {
     let Some(start) = head(file)? else { return Ok(Begun::Foreign) };
     let opening = format::OPENING.as_bytes();
     if start.len() < opening.len() {

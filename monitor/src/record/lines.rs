@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek as _, SeekFrom};
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::de::IgnoredAny;
 use zstd::stream::read::Decoder;
@@ -24,40 +25,49 @@ pub(super) enum Piece {
     Torn(String),
 }
 
-type Frame = BufReader<Decoder<'static, BufReader<File>>>;
+type Frame = BufReader<Decoder<'static, BufReader<Arc<File>>>>;
 
 enum Input {
     /// Before a frame or the end.
-    Between(BufReader<File>),
+    Between(BufReader<Arc<File>>),
     /// Inside a frame that begins at this byte.
     Frame(u64, Box<Frame>),
-    Plain(BufReader<File>),
+    Plain(BufReader<Arc<File>>),
     Done,
 }
 
 pub(super) struct Lines {
     input: Input,
+    /// What is read: its position is that of the input.
+    file: Arc<File>,
 }
 
 impl Lines {
     /// `None` if the file is empty.
     pub(super) fn open(path: &Path) -> io::Result<Option<Self>> {
-        let mut file = BufReader::new(File::open(path)?);
-        let start = file.fill_buf()?;
+        Self::here(File::open(path)?.into())
+    }
+
+    /// The same from this byte of an open file, where a frame begins or the file does.
+    pub(super) fn at(file: Arc<File>, begin: u64) -> io::Result<Option<Self>> {
+        (&*file).seek(SeekFrom::Start(begin))?;
+        Self::here(file)
+    }
+
+    fn here(file: Arc<File>) -> io::Result<Option<Self>> {
+        let mut from = BufReader::new(Arc::clone(&file));
+        let start = from.fill_buf()?;
         if start.is_empty() {
             return Ok(None);
         }
         let n = start.len().min(MAGIC.len());
         let is_frame = start[..n] == MAGIC[..n];
-        let input = if is_frame { Input::Between(file) } else { Input::Plain(file) };
-        Ok(Some(Self { input }))
+        let input = if is_frame { Input::Between(from) } else { Input::Plain(from) };
+        Ok(Some(Self { input, file }))
     }
 
-    /// From the frame that begins at this byte.
-    pub(super) fn open_at(path: &Path, begin: u64) -> io::Result<Self> {
-        let mut file = BufReader::new(File::open(path)?);
-        file.seek(SeekFrom::Start(begin))?;
-        Ok(Self { input: Input::Between(file) })
+    pub(super) fn file(&self) -> &Arc<File> {
+        &self.file
     }
 
     pub(super) fn is_plain(&self) -> bool {
@@ -80,7 +90,7 @@ impl Lines {
     }
 
     /// Enters the frame that begins here.
-    fn enter(&mut self, mut file: BufReader<File>) -> io::Result<Option<Piece>> {
+    fn enter(&mut self, mut file: BufReader<Arc<File>>) -> io::Result<Option<Piece>> {
         // A pipe has no position: damage in it cannot be skipped.
         let from = file.stream_position().unwrap_or_default();
         let start = file.fill_buf()?;
@@ -118,7 +128,7 @@ impl Lines {
         }
     }
 
-    fn plain(&mut self, mut file: BufReader<File>) -> io::Result<Option<Piece>> {
+    fn plain(&mut self, mut file: BufReader<Arc<File>>) -> io::Result<Option<Piece>> {
         let mut line = Vec::new();
         match read_line(&mut file, &mut line) {
             Ok(0) => Ok(None),
@@ -136,7 +146,7 @@ impl Lines {
     /// Searches the next frame from byte `from` on.
     fn seek_frame(
         &mut self,
-        mut file: BufReader<File>,
+        mut file: BufReader<Arc<File>>,
         from: u64,
         what: &str,
     ) -> io::Result<Option<Piece>> {

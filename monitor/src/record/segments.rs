@@ -268,7 +268,7 @@ impl Segments {
     /// name that is no recording; it is not touched.
     pub(super) fn open(path: &Path, bounds: Bounds) -> io::Result<Result<Self, PathBuf>> {
         // An agent that was killed may have left it. A file of another kind stays, and nothing is thinned.
-        let left = File::open(thinner(path)).and_then(|mut left| index::begun(&mut left));
+        let left = File::open(thinner(path)).and_then(|left| index::begun(&left));
         if matches!(left, Ok(Begun::At(_) | Begun::Unknown)) {
             fs::remove_file(thinner(path))?;
         }
@@ -277,7 +277,7 @@ impl Segments {
         for (n, file) in existing(path)? {
             let metadata = fs::metadata(&file)?;
             let begun = match metadata.is_file() {
-                true => index::begun(&mut File::open(&file)?)?,
+                true => index::begun(&File::open(&file)?)?,
                 false => Begun::Foreign,
             };
             let begun = match begun {
@@ -302,7 +302,7 @@ impl Segments {
         let (paths, _held) = other.ring.own()?;
         for path in paths {
             let mut from = File::open(path)?;
-            let Begun::At(begun) = index::begun(&mut from)? else { continue };
+            let Begun::At(begun) = index::begun(&from)? else { continue };
             io::Seek::rewind(&mut from)?;
             let (n, mut to) = (self.next, self.ring.make(self.next)?);
             self.next = n.saturating_add(1);

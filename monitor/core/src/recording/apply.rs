@@ -271,6 +271,8 @@ impl<K: Key, T: DeserializeOwned + Clone> Table<K, T> {
         {
             return Err(Misfit(format!("{path} has {} of {}", column.len(), keys.len())));
         }
+        // Each row walks along them.
+        let columns: Vec<(&String, &Vec<i64>)> = columns.iter().collect();
         let known = Arc::make_mut(&mut self.rows);
         // Where the columns' numbers are in rows of each form.
         let mut places: Vec<(Arc<Form>, Vec<Option<usize>>)> = Vec::new();
@@ -283,7 +285,7 @@ impl<K: Key, T: DeserializeOwned + Clone> Table<K, T> {
                 let form = row.form();
                 places.push((
                     Arc::clone(form),
-                    columns.keys().map(|path| form.place(path)).collect(),
+                    columns.iter().map(|(path, _)| form.place(path)).collect(),
                 ));
                 places.len() - 1
             });

@@ -1,12 +1,13 @@
 //! An object as it was recorded, with its numbers in one list: what many rows have in common, the
 //! names of fields and the place of each number, is kept once, and a change finds its number there.
-//! Fields that this version does not know are kept and changed, too.
+//! Members that this version does not know are kept and changed, too.
 
 mod read;
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::de::{
     self, DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor,
@@ -123,7 +124,52 @@ enum Tree {
     Number,
     Text,
     List(Vec<Tree>),
-    Object(Vec<(Box<str>, Tree)>),
+    Object(Members),
+}
+
+/// The fields of an object, in their order.
+#[derive(Debug, Clone)]
+struct Members {
+    all: Vec<(Box<str>, Tree)>,
+    /// Where the names of the struct stand that was read from these fields: hundreds of rows of a tick
+    /// have one form, and its names need no second look.
+    names: OnceLock<usize>,
+}
+
+impl Members {
+    /// True if the fields of a struct have these names, in this order.
+    fn are(&self, names: &'static [&'static str]) -> bool {
+        let place = names.as_ptr().addr();
+        if self.names.get() == Some(&place) && names.len() == self.all.len() {
+            return true;
+        }
+        let are = self.all.iter().map(|(name, _)| &**name).eq(names.iter().copied());
+        if are {
+            // Another struct with the same names is compared each time.
+            let _ = self.names.set(place);
+        }
+        are
+    }
+}
+
+impl PartialEq for Members {
+    fn eq(&self, other: &Self) -> bool {
+        self.all == other.all
+    }
+}
+
+impl Eq for Members {}
+
+impl PartialOrd for Members {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Members {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.all.cmp(&other.all)
+    }
 }
 
 /// The pointers of numbers, while they are found.
@@ -158,7 +204,7 @@ impl Tree {
                 }
             }
             Self::Object(fields) => {
-                for (name, field) in fields {
+                for (name, field) in &fields.all {
                     pointer.push('/');
                     pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
                     field.name(pointer, names)?;
@@ -231,11 +277,11 @@ impl<'de> Visitor<'de> for &mut Lists {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Tree, A::Error> {
-        let mut fields = Vec::new();
+        let mut all = Vec::new();
         while let Some(name) = from.next_key::<String>()? {
-            fields.push((name.into(), from.next_value_seed(&mut *self)?));
+            all.push((name.into(), from.next_value_seed(&mut *self)?));
         }
-        Ok(Tree::Object(fields))
+        Ok(Tree::Object(Members { all, names: OnceLock::new() }))
     }
 }
 

@@ -125,7 +125,8 @@ fn look_compares_what_the_kubelet_is_to_write() {
     set("cgroup/kubepods/memory.max", "1073741824\n");
     let (states, _) = seen(&mut keeping, 71, &settings, true);
     assert_eq!(of(&states), told(Drifted, Observed));
-    let detail = "another process changed 536870912 to \"1073741824\"";
+    let detail =
+        "another writer changed 536870912 to \"1073741824\"; without writeLimits it stays so";
     assert_eq!(states[0].detail, detail);
     let now = fs::read_to_string(dir.path().join("cgroup/kubepods/memory.max")).unwrap();
     assert_eq!(now, "1073741824\n", "nothing is written");

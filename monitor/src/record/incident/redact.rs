@@ -172,7 +172,11 @@ impl Names {
 /// From which value to which a limit was changed, and whether it was written again.
 fn change(text: &str) -> Option<String> {
     const CHANGED: &str = "another writer changed ";
-    const AGAIN: &str = "; it was written again";
+    const THEN: [&str; 3] = [
+        "; it was written again",
+        "; without writeLimits it stays so",
+        ", 3 times within six hours and is left to them",
+    ];
     let told = &text[text.find(CHANGED)? + CHANGED.len()..];
     let words = told.split([';', ' ']).collect::<Vec<_>>();
     let [before, "to", after, ..] = words[..] else { return None };
@@ -180,9 +184,9 @@ fn change(text: &str) -> Option<String> {
     let is_figure = |value: &str| {
         value == "max" || value.bytes().all(|b| b.is_ascii_digit() || b"-,".contains(&b))
     };
-    let again = if told.contains(AGAIN) { AGAIN } else { "" };
+    let then = THEN.iter().find(|then| told.contains(**then)).unwrap_or(&"");
     let is_known = is_figure(before) && is_figure(after);
-    is_known.then(|| format!("{CHANGED}{before} to {after}{again}"))
+    is_known.then(|| format!("{CHANGED}{before} to {after}{then}"))
 }
 
 fn is_word(text: &str) -> bool {
@@ -216,6 +220,10 @@ mod tests {
              Some("another writer changed 911527936 to max; it was written again")),
             ("/a/cpuset.cpus: another writer changed 0-3,7 to \"0\", and that stays", Some("another writer changed 0-3,7 to 0")),
             ("/a/cpuset.cpus: another writer changed 0-3,7 to \"0\"", Some("another writer changed 0-3,7 to 0")),
+            ("/a/pids.max is not 9: another writer changed 9 to \"max\", 3 times within six hours and is left to them: it may be systemd",
+             Some("another writer changed 9 to max, 3 times within six hours and is left to them")),
+            ("/a/pids.max: another writer changed 9 to \"8\"; without writeLimits it stays so",
+             Some("another writer changed 9 to 8; without writeLimits it stays so")),
             ("/a/memory.max: another writer changed 5 to \"shop\"", None),
             ("/a/memory.max: cannot read it", None),
         ];

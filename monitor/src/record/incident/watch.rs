@@ -2,7 +2,7 @@
 //! In: what each tick decided, and what it found killed or changed. Out: the turns of an incident.
 //! A trigger while one is open joins it: what goes wrong at one time has one story.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::{Change, Incident, Kind, State, Trigger};
 use isobar_core::model::capability::Capability;
@@ -50,8 +50,8 @@ pub struct Watch {
     open: Option<Incident>,
     /// The last tick on which something held or happened.
     stirred: Nanos,
-    /// Limits that the last tick found changed.
-    drifted: BTreeSet<String>,
+    /// Limits that were found changed, and how the last tick found them.
+    drifted: BTreeMap<String, LimitResult>,
     /// What the agent can measure and do.
     capabilities: Vec<Capability>,
     /// The kubelet's conditions of the last tick; `None` before the first.
@@ -153,14 +153,30 @@ impl Watch {
             let text = format!("{name}: {}", measured(&met.threshold, met.measured));
             trigger(Kind::Exhaustion, name, text)
         }));
-        let drifted = limits.iter().filter(|limit| limit.result == LimitResult::Drifted);
-        let drifted: Vec<_> = drifted.map(|limit| (limit.write.path(), limit)).collect();
-        let is_new = |(file, _): &&(String, &LimitState)| !self.drifted.contains(file);
-        all.extend(drifted.iter().filter(is_new).map(|(file, limit)| {
-            trigger(Kind::Drift, file.clone(), format!("{file}: {}", limit.detail))
-        }));
-        self.drifted = drifted.into_iter().map(|(file, _)| file).collect();
+        let drifts = self.drifts(limits).into_iter();
+        all.extend(drifts.map(|(file, text)| trigger(Kind::Drift, file, text)));
         all
+    }
+
+    /// Limits that are found changed, or are given up after that, each once.
+    fn drifts(&mut self, limits: &[LimitState]) -> Vec<(String, String)> {
+        let (mut before, mut told) = (std::mem::take(&mut self.drifted), Vec::new());
+        for LimitState { write, result, detail, .. } in limits {
+            let file = write.path();
+            let last = before.remove(&file);
+            let text = match result {
+                LimitResult::Drifted => Some(format!("{file}: {detail}")),
+                LimitResult::Failed if last.is_some() => {
+                    Some(format!("{file} is not {}: {detail}", write.value))
+                }
+                _ => None,
+            };
+            if text.is_some() || last.is_some() {
+                self.drifted.insert(file.clone(), *result);
+            }
+            told.extend(text.filter(|_| last != Some(*result)).map(|text| (file, text)));
+        }
+        told
     }
 }
 

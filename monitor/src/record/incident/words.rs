@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::watch::CALM;
-use super::{Deed, Held, Incident, LeftOut, Score, Stall, Wait};
+use super::{Deed, Held, Incident, Kind, LeftOut, Score, Stall, Trigger, Wait};
 use isobar_core::model::duration::GoDuration;
 use isobar_core::model::units::Nanos;
 use isobar_core::view::waiting::with_process;
@@ -27,12 +27,19 @@ pub fn paragraph(incident: &Incident) -> String {
     all.extend(incident.moved.iter().map(|moved| format!("While tasks waited for IO: {moved}")));
     all.extend(incident.conditions.iter().take(TOLD).map(held));
     all.extend(more(incident.conditions.len(), "spans of conditions"));
+    // The first trigger is told in the opening.
+    let drifts = || incident.triggers.iter().skip(1).filter(|one| one.kind == Kind::Drift);
+    let drift = |one: &Trigger| format!("At {}, {}.", hour(one.at.wall), one.text);
+    all.extend(drifts().take(TOLD).map(drift));
+    all.extend(more(drifts().count(), "changes of limits"));
     all.extend(incident.is_about_cpu.then(|| waits(incident)).flatten());
     all.extend(incident.is_about_memory.then(|| stalls(incident)).flatten());
     all.extend(incident.kills.iter().take(TOLD).map(killed));
     all.extend(more(incident.kills.len(), "OOM kills"));
     // Why it did nothing about a kill stands beside the kill.
     match incident.deeds.iter().any(|deed| deed.is_step) || incident.kills.is_empty() {
+        // What it did about a limit stands beside that.
+        _ if incident.kinds == [Kind::Drift] => {}
         true => all.extend(deeds(&incident.deeds)),
         false => all.push("isobar took no step.".into()),
     }
@@ -236,6 +243,7 @@ fn printed(wall: Nanos, form: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use isobar_core::model::sample::Moment;
 
     #[test]
     fn who_waited_names_the_longest_first() {
@@ -248,5 +256,31 @@ mod tests {
         let all = [wait("a", 3, 9), wait("b", 4, 5)];
         let told = who_waited(&all.iter().collect::<Vec<_>>());
         assert_eq!(told, "tasks of b waited 4s, of a 3s");
+    }
+
+    #[test]
+    fn paragraph_tells_each_change_of_a_limit() {
+        let trigger = |second, kind, text: &str| Trigger {
+            at: Moment { boot: Nanos(0), wall: Nanos(second * Nanos::SECOND.0) },
+            kind,
+            who: String::new(),
+            text: text.into(),
+        };
+        let again = trigger(0, Kind::Drift, "/a/memory.max: changed 5 to 7; it was written again");
+        let left = trigger(40, Kind::Drift, "/a/memory.max is not 5: left to them");
+        let condition = trigger(50, Kind::Condition, "A became True");
+        let first = "On this node at 1970-01-01 00:00:00Z, /a/memory.max: changed 5 to 7; it was \
+                     written again. At 00:00:40Z, /a/memory.max is not 5: left to them.";
+        let end = "The record ends at 00:00:00Z, before it was calm for 30s.";
+        #[rustfmt::skip]
+        let table = [
+            // kinds, triggers, paragraph
+            (vec![Kind::Drift],                  vec![again.clone(), left.clone()], format!("{first} {end}")),
+            (vec![Kind::Condition, Kind::Drift], vec![again, left, condition],      format!("{first} isobar took no step. {end}")),
+        ];
+        for (kinds, triggers, want) in table {
+            let incident = Incident { kinds, triggers, ticks: 1, ..Incident::default() };
+            assert_eq!(paragraph(&incident), want);
+        }
     }
 }

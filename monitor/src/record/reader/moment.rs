@@ -1,9 +1,9 @@
 //! Opens a recording at a moment: at the header of its chapter, or at the mark before it.
 
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::{Entry, Passed, ReadError, Recording, segments_of};
 use crate::record::index::{self, Place};
@@ -56,8 +56,8 @@ impl Recording {
         let io = |source| ReadError::Io { path: path.into(), source };
         let mut later: Option<Place> = None;
         for _ in 0..CHAPTERS {
-            let place = index::find(segments, wall, later).map_err(io)?;
-            let mut recording = Self::from_place(path, segments, place)?;
+            let place = index::find(segments, wall, later.as_ref()).map_err(io)?;
+            let mut recording = Self::from_place(path, segments, &place)?;
             // What follows the next chapter was looked at before.
             let until = if later.is_some() { Until::NextChapter } else { Until::End };
             match recording.without_ticks(wall, until)? {
@@ -90,7 +90,7 @@ impl Recording {
         let segments = segments_of(path).map_err(io)?;
         let place = index::find(&segments, wall, None).map_err(io)?;
         if let Some(byte) = place.mark {
-            let mut recording = Self::from_place(path, &segments, place)?;
+            let mut recording = Self::from_place(path, &segments, &place)?;
             if let Ok(Some(marked)) = recording.skip_to(byte) {
                 return Ok((recording, Some(marked)));
             }
@@ -99,17 +99,19 @@ impl Recording {
         Ok((Self::of_segments_at(path, &segments, wall)?, None))
     }
 
-    fn from_place(path: &Path, segments: &[PathBuf], place: Place) -> Result<Self, ReadError> {
-        let mut from: VecDeque<_> = segments.iter().skip(place.segment).cloned().collect();
-        let Some(first) = from.front() else { return Err(ReadError::Empty(path.into())) };
-        if place.chapter == 0 {
-            return Self::of(path, from);
+    fn from_place(path: &Path, segments: &[PathBuf], place: &Place) -> Result<Self, ReadError> {
+        let from = segments.iter().skip(place.segment).cloned().collect();
+        let mut recording = Self::unread(path, from);
+        if let Some(file) = &place.file
+            && let Some(first) = recording.segments.pop_front()
+        {
+            let io = |source| ReadError::Io { path: first.clone(), source };
+            let lines = Lines::at(Arc::clone(file), place.chapter).map_err(io)?;
+            recording.lines = lines.map(|lines| (first, lines));
         }
-        let io = |source| ReadError::Io { path: first.clone(), source };
-        let lines = Lines::open_at(first, place.chapter).map_err(io)?;
-        let mut recording = Self::unread(path, VecDeque::new());
-        recording.lines = from.pop_front().zip(Some(lines));
-        recording.segments = from;
+        if recording.lines.is_none() && !recording.next_segment()? {
+            return Err(ReadError::Empty(path.into()));
+        }
         recording.find_first()?;
         Ok(recording)
     }
@@ -142,8 +144,8 @@ impl Recording {
     /// Goes from a header that has just been read to the mark at this byte of its segment; `None` if
     /// the two do not fit.
     fn skip_to(&mut self, byte: u64) -> io::Result<Option<Marked>> {
-        let Some((path, _)) = self.lines.take() else { return Ok(None) };
-        let mut lines = Lines::open_at(&path, byte)?;
+        let Some((path, lines)) = self.lines.take() else { return Ok(None) };
+        let Some(mut lines) = Lines::at(Arc::clone(lines.file()), byte)? else { return Ok(None) };
         let Some(Piece::Line(line)) = lines.next()? else { return Ok(None) };
         self.lines = Some((path, lines));
         let header = self.waiting.iter().find_map(|entry| match entry {
@@ -161,5 +163,77 @@ impl Recording {
             *victim = name.or(victim.take());
         }
         Ok(Some(Marked { begun, oom_kills, before, averages }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::record::journal::{Bounds, Journal, Start};
+    use crate::record::thin::thin;
+    use isobar_core::model::settings::Settings;
+    use isobar_core::policy::engine::Engine;
+
+    fn at(tick: u64) -> Moment {
+        let wall = Nanos(tick * Nanos::SECOND.0);
+        Moment { boot: wall, wall }
+    }
+
+    /// A segment with these ticks, of which one begins a chapter.
+    fn record(path: &Path, ticks: std::ops::RangeInclusive<u64>, chapter: u64) {
+        let mut engine = Engine::default();
+        let mut journal = Journal::create(path, Start::default(), Bounds::default()).unwrap();
+        for tick in ticks {
+            if tick == chapter {
+                journal.reload(Settings::default(), engine.standing(), at(tick - 1)).unwrap();
+            }
+            let sample = Sample { tick, at: at(tick), ..Sample::default() };
+            let decision = engine.step(sample.clone()).decision;
+            journal.write(&sample, &decision, engine.standing()).unwrap();
+        }
+    }
+
+    fn ticks(recording: Recording) -> Vec<u64> {
+        let tick = |entry| match entry {
+            Ok(Entry::Frame(recorded)) => Some(recorded.sample.tick),
+            Err(why) => panic!("{why}"),
+            _ => None,
+        };
+        recording.filter_map(tick).collect()
+    }
+
+    #[test]
+    fn from_place_reads_a_segment_that_was_thinned_since_it_was_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, thinner) = (dir.path().join("r"), dir.path().join("thinner"));
+        record(&path, 1..=60, 36);
+        let segments = [path.clone()];
+        let place = index::find(&segments, at(58).wall, None).unwrap();
+        thin(&mut File::open(&path).unwrap(), &mut File::create(&thinner).unwrap()).unwrap();
+        fs::rename(thinner, &path).unwrap();
+        let open = || Recording::from_place(&path, &segments, &place).unwrap();
+        assert_eq!(ticks(open()), (36..=60).collect::<Vec<_>>());
+        let mut near = open();
+        let marked = near.skip_to(place.mark.unwrap()).unwrap().unwrap();
+        assert_eq!((marked.before.tick, ticks(near)), (50, (51..=60).collect()));
+    }
+
+    #[test]
+    fn segments_that_were_deleted_since_they_were_listed_are_passed_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r");
+        for run in [1..=3, 4..=6, 7..=9] {
+            record(&path, run, 0);
+        }
+        let (all, segments) = (Recording::open(&path).unwrap(), segments_of(&path).unwrap());
+        fs::remove_file(&segments[1]).unwrap();
+        assert_eq!(ticks(all), [1, 2, 3, 7, 8, 9]);
+        fs::remove_file(&segments[0]).unwrap();
+        let late = Recording::of_segments_at(&path, &segments, at(2).wall).unwrap();
+        assert_eq!(ticks(late), [7, 8, 9]);
+        fs::remove_file(&segments[2]).unwrap();
+        assert!(Recording::of_segments_at(&path, &segments, at(2).wall).is_err());
     }
 }

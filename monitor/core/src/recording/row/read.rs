@@ -41,7 +41,7 @@ impl<'r> Deserializer<'r> for At<'_, 'r> {
             Tree::Number => self.number()?.deserialize_any(visitor),
             Tree::Text => visitor.visit_borrowed_str(self.text()?),
             Tree::List(items) => visitor.visit_seq(Items { items: items.iter(), rest: self.rest }),
-            Tree::Object(fields) => visitor.visit_map(Fields::of(fields, self.rest)),
+            Tree::Object(fields) => visitor.visit_map(Fields::of(&fields.all, self.rest)),
         }
     }
 
@@ -68,10 +68,8 @@ impl<'r> Deserializer<'r> for At<'_, 'r> {
         visitor: V,
     ) -> Result<V::Value, Error> {
         match self.tree {
-            Tree::Object(fields)
-                if fields.iter().map(|(name, _)| &**name).eq(names.iter().copied()) =>
-            {
-                let values = fields.iter().map(|(_, value)| value);
+            Tree::Object(fields) if fields.are(names) => {
+                let values = fields.all.iter().map(|(_, value)| value);
                 visitor.visit_seq(Items { items: values, rest: self.rest })
             }
             _ => self.deserialize_any(visitor),
@@ -86,7 +84,7 @@ impl<'r> Deserializer<'r> for At<'_, 'r> {
     ) -> Result<V::Value, Error> {
         match self.tree {
             Tree::Object(fields) => {
-                visitor.visit_enum(MapAccessDeserializer::new(Fields::of(fields, self.rest)))
+                visitor.visit_enum(MapAccessDeserializer::new(Fields::of(&fields.all, self.rest)))
             }
             Tree::Text => {
                 let variant: BorrowedStrDeserializer<'r, Error> =
@@ -109,7 +107,7 @@ struct Items<'a, 'r, I> {
     rest: &'a mut Rest<'r>,
 }
 
-impl<'r, I: Iterator<Item = &'r Tree>> SeqAccess<'r> for Items<'_, 'r, I> {
+impl<'r, I: ExactSizeIterator<Item = &'r Tree>> SeqAccess<'r> for Items<'_, 'r, I> {
     type Error = Error;
 
     fn next_element_seed<S: DeserializeSeed<'r>>(
@@ -118,6 +116,10 @@ impl<'r, I: Iterator<Item = &'r Tree>> SeqAccess<'r> for Items<'_, 'r, I> {
     ) -> Result<Option<S::Value>, Error> {
         let Some(tree) = self.items.next() else { return Ok(None) };
         seed.deserialize(At { tree, rest: self.rest }).map(Some)
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.items.len())
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) fn answers(out: &mut Markup, incident: &Incident, story: &Story) {
     out.open("dl", &[("class", "answers")]);
     answer(out, "Who did it", culprits(incident, story));
     answer(out, "Who suffered", sufferers(incident, story));
-    answer(out, "What isobar did", done(story));
+    answer(out, "What isobar did", done(incident, story));
     answer(out, "What came of it", outcome(incident, story));
     out.close("dl");
     out.close("section");
@@ -117,8 +117,9 @@ fn telling_waits<'a>(
     incident.waits.iter().filter(move |wait| is_short && wait.loss.0 >= most.0 / 2).take(SHOWN)
 }
 
-fn done(story: &Story) -> Vec<String> {
-    let mut all: Vec<String> = Vec::new();
+fn done(incident: &Incident, story: &Story) -> Vec<String> {
+    let drifts = incident.triggers.iter().filter(|trigger| trigger.kind == Kind::Drift);
+    let mut all: Vec<_> = drifts.map(|drift| format!("Limits: {}.", drift.text)).collect();
     for decision in &story.decisions {
         for action in &decision.relief.actions {
             all.push(sentence(&relief::action(action, decision.at.boot)));
