@@ -307,7 +307,7 @@ impl Publisher {
         move || {
             name_scopes(&mut snapshot);
             weigh(&mut snapshot);
-            let verdict = judge(&snapshot, &decision.assessment.observations);
+            let verdict = judge(&snapshot, &decision.assessment);
             let explanation = explain_by(settings.as_deref(), &snapshot, &decision);
             View {
                 facts: NodeFacts::clone(&facts),

@@ -56,7 +56,6 @@ function Verdict({ view, history, events }: { view: Snapshot; history: History |
   const isMet = (name: string) => met.some((threshold) => OF_KUBELET[name]?.test(threshold.name) ?? true);
   const isUnmeasured = (name: string) =>
     events?.spans.some((one) => one.kind === "threshold" && one.end == null && one.state === "Unknown" && OF_KUBELET[name]?.test(one.name));
-  const isShort = met.some(({ name }) => name.includes("memory"));
   const isDue = met.some(({ state }) => state === "due");
   const isPressed = view.verdict.some(({ mood }) => mood === "pressed");
   const isBad = isPressed || holds.length > 0 || ofKubelet.some(({ name }) => isMet(name)) || isDue;
@@ -83,7 +82,6 @@ function Verdict({ view, history, events }: { view: Snapshot; history: History |
             <MoodWord mood={one.mood} />
             <span>
               {moodSince(history, view, one) && <b>{moodSince(history, view, one)}. </b>}
-              {one.resource === "memory" && one.mood === "calm" && isShort && <b>No task waits yet, although a threshold is met. </b>}
               {sentence(one.text)}
               {rawSince(history, view, one)}
             </span>

@@ -1,10 +1,11 @@
-//! What is left of memory by the kernel, where the kubelet's figure misleads. For people; no rule
-//! depends on it.
+//! What is left of memory, where the kubelet's figure or how long tasks wait misleads. For people; no
+//! rule depends on it.
 
-use crate::model::decision::Observation;
+use crate::model::decision::{Assessment, Met, Observation};
 use crate::model::snapshot::Snapshot;
-use crate::model::threshold::Signal;
+use crate::model::threshold::{Resource, Signal};
 use crate::model::units::Bytes;
+use crate::view::verdict::Mood;
 
 /// Memory is little below this part of it.
 const LITTLE: u64 = 10;
@@ -28,10 +29,20 @@ pub(super) fn left_by_the_kernel(
     })
 }
 
+/// Memory can be short before a task waits for it.
+pub(super) fn short_before_waits(mood: Mood, assessment: &Assessment) -> Option<String> {
+    let is_memory = |met: &&Met| met.threshold.resource() == Resource::Memory;
+    let met = assessment.met.iter().find(is_memory).filter(|_| mood == Mood::Calm)?;
+    Some(format!("; no task waits yet, although {} is met", met.threshold.name()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::decision::Trigger;
     use crate::model::node::Meminfo;
+    use crate::model::quantity::Quantity;
+    use crate::model::threshold::{Amount, Threshold};
     use crate::model::units::Nanos;
 
     #[test]
@@ -62,6 +73,36 @@ mod tests {
             });
             let told = left_by_the_kernel(&snapshot, seen.as_slice());
             assert_eq!(told.is_some(), is_told, "{kernels:?} {kubelets:?} {told:?}");
+        }
+    }
+
+    #[test]
+    fn short_before_waits_names_the_threshold() {
+        let threshold = |signal| Threshold {
+            signal,
+            value: Amount::Quantity(Quantity::bytes(1)),
+            grace: Nanos(0),
+            min_reclaim: None,
+        };
+        let met = |signal| Met {
+            threshold: Trigger::Eviction(threshold(signal)),
+            since: Nanos(0),
+            is_due: true,
+            measured: 0,
+            missing: None,
+        };
+        let [memory, disk] = [Signal::MemoryAvailable, Signal::NodefsAvailable].map(met);
+        let told = "; no task waits yet, but memory.available is met";
+        #[rustfmt::skip]
+        let table = [
+            // word for memory, what is met; what is told
+            (Mood::Calm,    vec![disk, memory], Some(told)),
+            (Mood::Calm,    vec![disk],         None),
+            (Mood::Pressed, vec![memory],       None),
+        ];
+        for (mood, met, want) in table {
+            let assessment = Assessment { met, ..Assessment::default() };
+            assert_eq!(short_before_waits(mood, &assessment).as_deref(), want, "{mood:?}");
         }
     }
 }

@@ -3,12 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::cgroup::Limit;
-use crate::model::decision::Observation;
+use crate::model::decision::Assessment;
 use crate::model::psi::{Line, Pressure};
 use crate::model::snapshot::{Scope, Snapshot, Union};
 use crate::model::stall::{Coverage, MemoryCause};
 use crate::model::units::{Micros, MilliCpu, Nanos, Percent};
-use crate::view::left::left_by_the_kernel;
+use crate::view::left::{left_by_the_kernel, short_before_waits};
 use crate::view::waiting::{Level, below_request, short_name};
 
 /// Lower bound of `waits`. Below it, a busy node is a healthy node.
@@ -72,12 +72,13 @@ impl Mood {
 }
 
 /// CPU, memory, IO.
-pub fn judge(snapshot: &Snapshot, observations: &[Observation]) -> Vec<Verdict> {
+pub fn judge(snapshot: &Snapshot, assessment: &Assessment) -> Vec<Verdict> {
     let whole = &snapshot.whole;
     let mut cpu = cpu(snapshot);
     cpu.text.extend(below_requests(snapshot));
     let mut memory = memory(whole, snapshot.covers);
-    memory.text.extend(left_by_the_kernel(snapshot, observations));
+    memory.text.extend(short_before_waits(memory.mood, assessment));
+    memory.text.extend(left_by_the_kernel(snapshot, &assessment.observations));
     vec![cpu, memory, io(whole)]
 }
 
@@ -347,7 +348,7 @@ mod tests {
             let scopes = pods.into_iter().cloned().zip(1..).map(|(pod, id)| (CgroupId(id), pod));
             let whole = scope(Some(60_00), Some(60_00));
             let snapshot = Snapshot { whole, scopes: scopes.collect(), ..Snapshot::default() };
-            judge(&snapshot, &[])[0].text.clone()
+            judge(&snapshot, &Assessment::default())[0].text.clone()
         });
         insta::assert_snapshot!(told.join("\n"));
     }
