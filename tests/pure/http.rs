@@ -3,7 +3,7 @@
 use crate::made_up;
 use axum::Router;
 use axum::body::Body;
-use axum::http::{HeaderValue, Method, Request, Response, StatusCode};
+use axum::http::{HeaderValue, Method, Request, Response};
 use flate2::read::GzDecoder;
 use http_body_util::BodyExt as _;
 use isobar::clock;
@@ -116,9 +116,14 @@ async fn router_refuses_other_hosts() {
             assert_eq!(status.as_u16(), want, "{host}{path}");
         }
     }
-    let without = Request::builder().uri("/livez").body(Body::empty()).unwrap();
-    let status = router.oneshot(without).await.unwrap().status();
-    assert_eq!(status, StatusCode::MISDIRECTED_REQUEST);
+    let hosts: [(&[&str], u16); 3] =
+        [(&[], 421), (&["localhost", "rebound.example"], 400), (&["localhost", "localhost"], 400)];
+    for (hosts, want) in hosts {
+        let all = hosts.iter().fold(Request::builder(), |all, host| all.header("host", *host));
+        let request = all.uri("/livez").body(Body::empty()).unwrap();
+        let status = router.clone().oneshot(request).await.unwrap().status();
+        assert_eq!(status.as_u16(), want, "{hosts:?}");
+    }
 }
 
 #[tokio::test]

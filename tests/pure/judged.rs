@@ -43,7 +43,7 @@ fn decisions(file: &Path, more: &[&str]) -> Vec<Value> {
 const OTHERWISE: [&str; 2] = ["incident-leak-6.12.isobar", "incident-leak-6.12-v4.isobar"];
 pub(crate) const DIFFERENCE: &str = "tick 3 differs: /ranking\n";
 
-pub(crate) fn is_decided_otherwise(file: &Path) -> bool {
+fn is_decided_otherwise(file: &Path) -> bool {
     OTHERWISE.iter().any(|name| file.ends_with(name))
 }
 

@@ -4,7 +4,6 @@
 use std::fs;
 use std::path::Path;
 
-use crate::judged::is_decided_otherwise;
 use crate::sampling::data;
 use isobar::record::journal::{Bounds, Journal, Start};
 use isobar::record::moment::{self, Tick};
@@ -78,8 +77,8 @@ fn at_is_what_the_engine_comes_to() {
         let kept = entry.unwrap().path();
         let again = dir.path().join(kept.file_name().unwrap());
         let ticks = anew(&kept, &again);
-        // A moment shows what was recorded, and the engine would decide some of it otherwise today.
-        let kept = Some(&kept).filter(|kept| !is_decided_otherwise(kept));
+        // What an earlier version wrote in another way, this one decides anew.
+        let kept = Some(&kept).filter(|kept| !kept.ends_with("incident-leak-6.12.isobar"));
         for path in kept.into_iter().chain([&again]) {
             // Each third tick, the first and the last ones among them.
             for at in ticks.iter().step_by(3).chain(ticks.iter().rev().take(2)) {

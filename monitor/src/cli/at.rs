@@ -201,9 +201,14 @@ pub(crate) fn moment(view: &View) -> String {
     format!("{}, tick {}\n", clock_words(snapshot.at.wall), snapshot.tick)
 }
 
-/// Says that the recording has nothing of the moment that was asked for.
+/// Whether the recording has nothing of the moment that was asked for.
+pub(crate) fn is_old(asked: Nanos, found: Moment) -> bool {
+    asked != LAST && asked.since(found.wall) > NEAR
+}
+
+/// Says that the recording has nothing of that moment.
 pub(crate) fn warn_if_old(asked: Nanos, found: Moment) {
-    if asked != LAST && asked.since(found.wall) > NEAR {
+    if is_old(asked, found) {
         eprintln!(
             "nothing is recorded from {} until {}: this is the tick before",
             clock_words(found.wall),

@@ -8,7 +8,7 @@ use isobar::clock::written::When;
 use isobar::record::boot;
 use isobar::record::journal::Ring;
 use isobar::record::reader::Recording;
-use isobar::record::replay::{Replay, Replayed};
+use isobar::record::replay::{Replay, Replayed, as_recorded};
 use isobar::serve::publish::{Latest, Publisher, channel};
 use isobar_core::model::capability::Capability;
 use isobar_core::model::cost::Cost;
@@ -19,7 +19,6 @@ use isobar_core::model::units::Nanos;
 use isobar_core::policy::engine::{Engine, Step};
 use isobar_core::policy::explain::{Explanation, explain_by};
 use isobar_core::policy::rank::Purpose;
-use isobar_core::room;
 use isobar_core::view::View;
 
 use super::at::{present, source, wall, when};
@@ -101,7 +100,7 @@ impl Ticks {
     /// Also if the range has no tick at all.
     pub(crate) fn step(&mut self) -> Result<Option<Step>> {
         while let Some(replayed) = self.replay.next().transpose()? {
-            let mut judged = match replayed {
+            let judged = match replayed {
                 Replayed::Notice(text) => {
                     tracing::warn!("{text}");
                     continue;
@@ -111,27 +110,20 @@ impl Ticks {
             if judged.at.wall > self.range.end {
                 break;
             }
-            // Another version may have decided otherwise; what it wrote in a way that this one cannot
-            // read is decided anew.
-            if judged.recorded != judged.text
-                && let Ok(decision) = room::from_slice(judged.recorded.as_bytes())
-            {
-                judged.step.decision = decision;
-            }
+            let (at, step) = (judged.at, as_recorded(&judged.recorded, judged.step));
             let facts: NodeFacts = self.replay.facts().cloned().unwrap_or_default();
-            let (tick, before) =
-                (judged.step.snapshot.tick, self.tick.replace(judged.step.snapshot.tick));
+            let (tick, before) = (step.snapshot.tick, self.tick.replace(step.snapshot.tick));
             let known = self.publisher.take().filter(|(own, _)| own.goes_on(&facts, before, tick));
             let (publisher, _) = self.publisher.insert(known.unwrap_or_else(|| {
                 let (to, latest) = channel();
-                let started = boot::begun(&self.ring, &facts.boot_id, judged.at);
+                let started = boot::begun(&self.ring, &facts.boot_id, at);
                 (Publisher::new(facts, started, to), latest)
             }));
-            if judged.at.wall >= self.range.begin {
+            if at.wall >= self.range.begin {
                 self.empty = None;
-                return Ok(Some(judged.step));
+                return Ok(Some(step));
             }
-            publisher.remember(&judged.step.snapshot);
+            publisher.remember(&step.snapshot);
         }
         self.empty.take().map_or(Ok(None), |file| Err(self.range.no_tick(&file)))
     }

@@ -32,7 +32,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDR", default_value = LISTEN, env = "ISOBAR_LISTEN")]
     listen: Address,
     /// Exit after this time, such as 10s or 5m.
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true)]
     duration: Option<Duration>,
     /// Whether the agent acts on the node [default: takes the steps in relief.enforce of the
     /// configuration, by default none].
@@ -111,7 +111,7 @@ struct RecordArgs {
     #[arg(long, value_name = "SIZE", default_value = "512Mi")]
     record_max_size: Quantity,
     /// Maximum age of the recording; older segments are deleted.
-    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = duration, allow_hyphen_values = true)]
     record_max_age: Duration,
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Args {
     #[arg(short, long, conflicts_with_all = ["at", "begin", "end", "recording"])]
     watch: bool,
     /// With --watch, also print after this time without a change, such as 10s.
-    #[arg(long, value_name = "TIME", value_parser = duration, requires = "watch")]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true, requires = "watch")]
     interval: Option<Duration>,
     /// Print the summary once CONDITION has this status: true (default), false or unknown. CONDITION
     /// is cpu, memory or io, which are true where this verb prints PRESSED, or a type of condition,
@@ -44,7 +44,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "CONDITION[=STATUS]", conflicts_with_all = ["at", "begin", "end", "recording", "watch"])]
     wait: Option<Wish>,
     /// How long --wait waits.
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s", requires = "wait")]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true, default_value = "30s", requires = "wait")]
     timeout: Duration,
     #[command(flatten)]
     at: AtArgs,

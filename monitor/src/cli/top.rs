@@ -40,7 +40,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "interval")]
     once: bool,
     /// Time from one look to the next, at least a second [default: 1s].
-    #[arg(short = 'd', long, value_name = "TIME", value_parser = interval)]
+    #[arg(short = 'd', long, value_name = "TIME", value_parser = interval, allow_hyphen_values = true)]
     interval: Option<Duration>,
     /// Maximum number of rows, also of pairs of sufferer and aggressor [default: as many as a screen
     /// has; in tables 15, and 8 pairs].

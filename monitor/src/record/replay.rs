@@ -14,6 +14,7 @@ use isobar_core::model::settings::Settings;
 use isobar_core::model::units::Nanos;
 use isobar_core::policy::engine::{Engine, Step};
 use isobar_core::recording::format::Header;
+use isobar_core::room;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Replayed {
@@ -86,7 +87,7 @@ impl Replay {
     }
 
     /// The next tick, if it is no later than `wall`; `None` before the first that is later, which
-    /// stays the next one, and at the end. Nothing is compared.
+    /// stays the next one, and at the end. The decision is the recorded one.
     ///
     /// # Errors
     /// If the recording cannot be read on.
@@ -96,8 +97,8 @@ impl Replay {
                 self.later = Some(entry);
                 return Ok(None);
             }
-            if let Stepped::Tick { step, .. } = self.take(entry) {
-                return Ok(Some(*step));
+            if let Stepped::Tick { recorded, step } = self.take(entry) {
+                return Ok(Some(as_recorded(&recorded, *step)));
             }
         }
         Ok(None)
@@ -196,6 +197,17 @@ impl Iterator for Replay {
             }
         }
     }
+}
+
+/// The step with the decision that was recorded: another version may have decided otherwise, and what
+/// the sample tells of actions is told of those that it numbered. What it wrote in a way that this one
+/// cannot read is decided anew.
+pub fn as_recorded(recorded: &str, mut step: Step) -> Step {
+    let is_same = canonical(&step.decision).is_ok_and(|text| text == recorded);
+    if !is_same && let Ok(decision) = room::from_slice(recorded.as_bytes()) {
+        step.decision = decision;
+    }
+    step
 }
 
 fn judge(recorded: String, step: Step) -> Replayed {

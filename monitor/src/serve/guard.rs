@@ -14,9 +14,13 @@ use super::refuse;
 ///
 /// A foreign page can have its own name resolve to this machine (DNS rebinding) and then read what
 /// is served here; but the browser sends that name as `Host`. Any address as `Host` is safe: the
-/// client chose it.
+/// client chose it. Of two, a proxy before this server may go by the other one (RFC 9112, 3.2).
 pub(super) async fn check_host(request: Request, next: Next) -> Response {
-    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+    let hosts = request.headers().get_all(header::HOST);
+    if hosts.iter().count() > 1 {
+        return refuse(StatusCode::BAD_REQUEST, "more than one Host header");
+    }
+    let host = hosts.iter().next().and_then(|host| host.to_str().ok());
     if host.is_some_and(is_allowed) {
         return next.run(request).await;
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
 
 use anyhow::Result;
+use isobar::record::incident::words::clock;
 use isobar::record::journal::Ring;
 use isobar::serve::film::past::{Wanted, past};
 use isobar::serve::film::reel::Reel;
@@ -13,7 +14,7 @@ use isobar_core::model::units::{Moment, Nanos};
 use isobar_core::policy::engine::Step;
 use isobar_core::view::View;
 
-use super::super::at::{Scene, no_tick};
+use super::super::at::{Scene, is_old, no_tick};
 use super::super::range::Range;
 use super::state::{Deed, Event, Order};
 use super::trail::Point;
@@ -47,6 +48,10 @@ impl Film {
         match (film.opening.is_empty(), scene) {
             (true, Scene::Moment(_)) => Err(no_tick(&film.file)),
             (true, Scene::Range(_)) => Err(range.no_tick(&film.file)),
+            (false, Scene::Moment(at)) if is_old(at, film.shown.0) => {
+                film.opening.push(Event::Silent(format!("no tick of {}", clock(at))));
+                Ok(film)
+            }
             (false, _) => Ok(film),
         }
     }

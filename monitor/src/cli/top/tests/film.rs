@@ -47,6 +47,17 @@ fn film_stays_within_its_range() {
     assert!(why.ends_with("has no tick of these times"), "{why}");
 }
 
+#[test]
+fn film_says_that_a_moment_is_not_recorded() {
+    let later = SHORT.plus(Nanos(3_600 * Nanos::SECOND.0));
+    let opened =
+        told(later, &[]).into_iter().fold(screen(Showing::Recording, (80, 24)), State::after);
+    let said = "paused at 2026-11-22 10:13:59, tick 63 (no tick of 2026-11-22 11:13:47Z)";
+    assert!(shown(&opened).lines().next().unwrap().ends_with(said), "{}", shown(&opened));
+    let gone_on = told(later, &[Order::Previous]);
+    assert_eq!(ticks_of(gone_on), ["63", "no tick of 2026-11-22 11:13:47Z", "62"]);
+}
+
 /// The numbers of the ticks that are shown, and the answers where nothing is.
 fn ticks_of(events: Vec<Event>) -> Vec<String> {
     let shown = |event| match event {
