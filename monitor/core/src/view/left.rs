@@ -92,7 +92,7 @@ mod tests {
             missing: None,
         };
         let [memory, disk] = [Signal::MemoryAvailable, Signal::NodefsAvailable].map(met);
-        let told = "; no task waits yet, but memory.available is met";
+        let told = "; no task waits yet, although memory.available is met";
         #[rustfmt::skip]
         let table = [
             // word for memory, what is met; what is told
