@@ -41,7 +41,7 @@ pub(crate) struct Cgroup {
     pub(crate) load: Vec<Load>,
 }
 
-/// A pod.
+/// A pod of the scenario, in the cgroups that a kubelet would make for it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Pod {

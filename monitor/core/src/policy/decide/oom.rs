@@ -76,3 +76,28 @@ fn oom_score(class: QosClass, request: Option<u64>, total: u64) -> u64 {
 fn is_real(question: &Question<'_>, mark: &Action) -> bool {
     mark.is_enforced || !question.relief.enforce.iter().any(|step| step.is_final())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::cgroup::MemoryStat;
+    use crate::model::units::Bytes;
+
+    #[test]
+    fn oom_size_is_what_the_kernel_counts() {
+        let none = MemoryStat::default();
+        #[rustfmt::skip]
+        let table = [
+            // memory.stat, swap; size
+            (MemoryStat { anon: Bytes(7), ..none },                       None,           7),
+            (MemoryStat { anon: Bytes(7), ..none },                       Some(Bytes(5)), 12),
+            (MemoryStat { kernel: Bytes(9), sock: Bytes(9), ..none },     None,           0),
+            (MemoryStat { file: Bytes(9), shmem: Bytes(9), ..none },      None,           0), // outlives it
+        ];
+        for (stat, swap_current, want) in table {
+            let mut group = Cgroup::default();
+            (group.memory.stat, group.memory.swap_current) = (Some(stat), swap_current);
+            assert_eq!(oom_size(&group), want, "{stat:?}");
+        }
+    }
+}
