@@ -122,6 +122,10 @@ pub struct Scope {
     pub shortage: Option<Union>,
     /// Task time in IO wait; `None` without eBPF, or before two samples.
     pub io_wait: Option<Waited>,
+    /// Share of the interval in which the disk stalled every task, by the pressure file; `None` if it
+    /// was not read twice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_stalled: Option<Percent>,
     /// By `io.stat`; `None` without the io controller, or before two samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io: Option<IoRate>,

@@ -125,7 +125,7 @@ fn whole(next: &Sample, pair: Option<&Pair<'_>>, averages: &mut Averages) -> Sco
     let before = &pair.prev.node;
     let (doubts, meters) = averages.node();
     let deltas = &mut pair.deltas(doubts);
-    deltas.check_pressures(&before.pressure, &next.node.pressure);
+    scope.disk_stalled = deltas.pressures(&before.pressure, &next.node.pressure);
     if let Some((before, after)) = before.cpu.zip(next.node.cpu) {
         scope.cpu_usage = Some(deltas.cpu_usage(before.busy, after.busy, pair.n_cpus));
     }
@@ -162,7 +162,7 @@ fn scope(
     let (doubts, meters) = averages.group(id);
     let deltas = &mut pair.deltas(doubts);
     if !Arc::ptr_eq(before, cgroup) {
-        deltas.check_pressures(&before.pressure, &cgroup.pressure);
+        scope.disk_stalled = deltas.pressures(&before.pressure, &cgroup.pressure);
     }
     if let Some((before, after)) = before.cpu.usage.zip(cgroup.cpu.usage) {
         scope.cpu_usage = Some(deltas.cpu_usage(before.into(), after.into(), pair.n_cpus));

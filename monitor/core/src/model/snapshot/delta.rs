@@ -67,20 +67,24 @@ impl Deltas<'_> {
         MilliCpu(MilliCpu::rate(believed, self.interval).0.min(n_cpus.saturating_mul(1_000)))
     }
 
-    /// Counts impossible totals of pressure files. The files are passed on as read.
-    pub(super) fn check_pressures(&mut self, before: &Pressures, after: &Pressures) {
-        let files = |p: &Pressures| [p.cpu, p.memory, p.io, p.irq];
-        let totals = |p: &Option<Pressure>| {
-            let p = p.unwrap_or_default();
-            [p.some, p.full].map(|line| line.map(|line| line.total))
-        };
-        for (before, after) in files(before).iter().zip(&files(after)) {
-            for (before, after) in totals(before).into_iter().zip(totals(after)) {
-                let (Some(before), Some(after)) = (before, after) else { continue };
-                let grown = Nanos(self.count(Nanos::from(before).0, Nanos::from(after).0));
-                self.within(grown, self.interval, 1);
-            }
-        }
+    /// Counts impossible totals of pressure files, which are passed on as read. Returns the share of
+    /// the interval in which the disk stalled every task.
+    pub(super) fn pressures(&mut self, before: &Pressures, after: &Pressures) -> Option<Percent> {
+        self.pressure(before.cpu, after.cpu);
+        self.pressure(before.memory, after.memory);
+        self.pressure(before.irq, after.irq);
+        let [_, full] = self.pressure(before.io, after.io);
+        full.map(|stalled| Percent::share(stalled.0, self.interval.0))
+    }
+
+    /// By how much the lines `some` and `full` of a pressure file grew.
+    fn pressure(&mut self, before: Option<Pressure>, after: Option<Pressure>) -> [Option<Nanos>; 2] {
+        let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
+        [(before.some, after.some), (before.full, after.full)].map(|(before, after)| {
+            let (before, after) = (Nanos::from(before?.total), Nanos::from(after?.total));
+            let grown = Nanos(self.count(before.0, after.0));
+            Some(self.within(grown, self.interval, 1))
+        })
     }
 
     /// `time`, or the most that `n` clocks can run within `length`.

@@ -196,13 +196,26 @@ fn outlook(
     let is_long = over >= SHORTEST;
     let reclaim = then.reclaim.zip(now.reclaim).filter(|_| is_long);
     let efficiency = reclaim.and_then(|(then, now)| efficiency(then, now));
-    let refaults =
-        reclaim.map(|(then, now)| per_second(now.refaults.saturating_sub(then.refaults), over));
+    let refaults = |(then, now): (Reclaim, Reclaim), over| {
+        per_second(now.refaults.saturating_sub(then.refaults), over)
+    };
+    let latest = ring.iter().rev().nth(1).filter(|_| is_long).and_then(|last| {
+        Some(refaults((last.reclaim?, now.reclaim?), now.at.since(last.at)))
+    });
+    let refaults = reclaim.map(|both| refaults(both, over));
     let readings = ring.iter().rev().map(|reading| (reading.at, reading.demand.0));
     let growth = takers::rate(readings).map(|rate| u64::try_from(rate).unwrap_or(0));
     let left = room.map(|room| left(room, efficiency));
     let lasts = left.zip(growth).and_then(|(left, growth)| lasts(left.0, growth, limited));
-    Outlook { scope, left, growth: growth.map(Bytes), lasts, efficiency, refaults }
+    Outlook {
+        scope,
+        left,
+        growth: growth.map(Bytes),
+        lasts,
+        efficiency,
+        refaults,
+        latest_refaults: latest,
+    }
 }
 
 /// Until nothing is left; `None` if that does not come. A party that is `limited` (its growth per

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::condition::ScopeName;
 use crate::model::decision::{Met, Outlook, Trigger};
-use crate::model::snapshot::{Averaged, Bounds, Scope, Snapshot};
+use crate::model::snapshot::{Averaged, Bounds, Snapshot, Union};
 use crate::model::threshold::{PressureSignal, PressureThreshold};
-use crate::model::units::Nanos;
+use crate::model::units::{Nanos, Percent};
 use crate::policy::scope;
 
 /// Since when each met pressure threshold has been met.
@@ -69,7 +69,7 @@ pub(super) fn unmeasured(
             PressureSignal::Exhaustion(_) => {
                 outlook.is_some_and(|one| one.left.is_some() && one.growth.is_some())
             }
-            on => measured(threshold, snapshot, outlook)
+            on => measured(threshold, snapshot, outlooks)
                 .is_some_and(|found| is_met(on, found.certain) || !is_met(on, found.possible)),
         }
     };
@@ -78,22 +78,25 @@ pub(super) fn unmeasured(
 }
 
 /// A measured value in the threshold's unit: hundredths of a percent, nanoseconds, or pages per
-/// second. The two differ while an average has not seen its window.
+/// second. `certain` and `possible` differ while an average has not seen its window.
 #[derive(Debug, Clone, Copy)]
 struct Measured {
     /// What the value is at least.
     certain: u64,
     /// What it may be at most.
     possible: u64,
+    /// The value of the last interval alone; `None` if it is not measured, or if nothing is averaged.
+    latest: Option<u64>,
 }
 
 impl Measured {
     fn exact(value: u64) -> Self {
-        Self { certain: value, possible: value }
+        Self { certain: value, possible: value, latest: None }
     }
 
-    fn within(bounds: Bounds) -> Self {
-        Self { certain: bounds.low.0.into(), possible: bounds.high.0.into() }
+    fn average(averaged: Bounds, latest: Option<Percent>) -> Self {
+        let (certain, possible) = (averaged.low.0.into(), averaged.high.0.into());
+        Self { certain, possible, latest: latest.map(|share| share.0.into()) }
     }
 }
 
@@ -103,47 +106,46 @@ pub(crate) fn measured_now(
     snapshot: &Snapshot,
     outlooks: &[Outlook],
 ) -> Option<u64> {
-    let outlook = outlooks.iter().find(|outlook| outlook.scope == threshold.scope);
-    measured(threshold, snapshot, outlook).map(|found| found.certain)
+    measured(threshold, snapshot, outlooks).map(|found| found.certain)
 }
 
 fn measured(
     threshold: &PressureThreshold,
     snapshot: &Snapshot,
-    outlook: Option<&Outlook>,
+    outlooks: &[Outlook],
 ) -> Option<Measured> {
-    let scope = scope_of(threshold, snapshot)?;
-    let ten_seconds = |averaged: Averaged| Measured::within(averaged.avg10);
+    let outlook = outlooks.iter().find(|outlook| outlook.scope == threshold.scope);
+    let scope = match threshold.scope {
+        ScopeName::System => &snapshot.whole,
+        ScopeName::Kubepods => scope::kubepods(snapshot)?.1,
+    };
+    let union = |averaged: Averaged, union: Option<Union>| {
+        Measured::average(averaged.avg10, union.map(|union| union.now))
+    };
     match threshold.on {
-        PressureSignal::Cpu(_) => scope.averaged_contention().map(ten_seconds),
-        PressureSignal::Memory(_) => scope.averaged_shortage().map(ten_seconds),
+        PressureSignal::Cpu(_) => Some(union(scope.averaged_contention()?, scope.contention)),
+        PressureSignal::Memory(_) => Some(union(scope.averaged_shortage()?, scope.shortage)),
         PressureSignal::Disk(_) => {
-            scope.pressure.io.and_then(|io| io.full).map(|line| ten_seconds(line.into()))
+            let averaged = Averaged::from(scope.pressure.io?.full?);
+            Some(Measured::average(averaged.avg10, scope.disk_stalled))
         }
         PressureSignal::Exhaustion(_) => outlook?.lasts.map(|lasts| Measured::exact(lasts.0)),
-        PressureSignal::Refaults(_) => outlook?.refaults.map(Measured::exact),
-    }
-}
-
-fn scope_of<'a>(threshold: &PressureThreshold, snapshot: &'a Snapshot) -> Option<&'a Scope> {
-    match threshold.scope {
-        ScopeName::System => Some(&snapshot.whole),
-        ScopeName::Kubepods => scope::kubepods(snapshot).map(|(_, pods)| pods),
+        PressureSignal::Refaults(_) => {
+            let (refaults, latest) = (outlook?.refaults?, outlook?.latest_refaults);
+            Some(Measured { latest, ..Measured::exact(refaults) })
+        }
     }
 }
 
 /// Whether an average over ten seconds only remembers what is over: the last interval alone does not
 /// meet the threshold. False where that is not measured.
-pub(super) fn has_eased(threshold: &PressureThreshold, snapshot: &Snapshot) -> bool {
-    let scope = scope_of(threshold, snapshot);
-    let union = match threshold.on {
-        PressureSignal::Cpu(_) => scope.and_then(|scope| scope.contention),
-        PressureSignal::Memory(_) => scope.and_then(|scope| scope.shortage),
-        PressureSignal::Disk(_) | PressureSignal::Exhaustion(_) | PressureSignal::Refaults(_) => {
-            None
-        }
-    };
-    union.is_some_and(|union| !is_met(threshold.on, union.now.0.into()))
+pub(super) fn has_eased(
+    threshold: &PressureThreshold,
+    snapshot: &Snapshot,
+    outlooks: &[Outlook],
+) -> bool {
+    let latest = measured(threshold, snapshot, outlooks).and_then(|found| found.latest);
+    latest.is_some_and(|latest| !is_met(threshold.on, latest))
 }
 
 /// At or above the threshold; exhaustion at or below.

@@ -16,9 +16,9 @@ use crate::model::stall::{Coverage, CpuStall, KernelStalls};
 use crate::model::threshold::Signal;
 use crate::model::threshold::{Amount, Threshold};
 use crate::model::threshold::{PressureSignal, PressureThreshold};
-use crate::model::units::{Bytes, Percent};
+use crate::model::units::{Bytes, Micros, Percent};
 
-/// A node whose disks stall, with one pod; `covered` is whether the kernel side says who waits, and
+/// A node whose disks stall all the time, with one pod; `covered` is whether the kernel side says who waits, and
 /// without `stalls` the pressure file was not read.
 fn sample(second: u64, covered: bool, stalls: Option<Percent>) -> Sample {
     let nanos = Nanos(second * Nanos::SECOND.0);
@@ -29,7 +29,8 @@ fn sample(second: u64, covered: bool, stalls: Option<Percent>) -> Sample {
     let covers = Coverage { waits: true, throttling: true, memory: true, memory_causes: true };
     let kernel = covered.then(|| KernelStalls { covers, ..KernelStalls::default() });
     let mut sample = Sample { tick: second, at, cgroups, kernel, ..Sample::default() };
-    let full = stalls.map(|avg10| Line { avg10, ..Line::default() });
+    let total = Micros(second * 1_000_000);
+    let full = stalls.map(|avg10| Line { avg10, total, ..Line::default() });
     sample.node.pressure.io = full.map(|full| Pressure { some: None, full: Some(full) });
     sample
 }

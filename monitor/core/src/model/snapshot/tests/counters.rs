@@ -146,21 +146,24 @@ fn between_cpu_hotplug() {
 fn between_pressure_outruns_clock() {
     #[rustfmt::skip]
     let table = [
-        // total before and after in us, backwards, too fast
-        ((0, 1_000_000), 0, 0),
-        ((0, 1_090_000), 0, 0), // read a moment late
-        ((0, 1_200_000), 0, 1),
-        ((5, 4),         1, 0),
+        // total before and after in us, backwards, too fast, stalled by the disk
+        ((0, 250_000),   0, 0, 25_00),
+        ((0, 1_000_000), 0, 0, 100_00),
+        ((0, 1_090_000), 0, 0, 100_00), // read a moment late
+        ((0, 1_200_000), 0, 1, 100_00),
+        ((5, 4),         1, 0, 0),
     ];
-    for ((before, after), backwards, too_fast) in table {
-        let memory = |total| {
-            let some = Some(Line { total: Micros(total), ..Line::default() });
-            Some(Pressure { some, full: None })
-        };
+    let full = |total| {
+        let full = Some(Line { total: Micros(total), ..Line::default() });
+        Some(Pressure { some: None, full })
+    };
+    for ((before, after), backwards, too_fast, stalled) in table {
         let (mut prev, mut next) = (sample(ms(1_000)), sample(ms(2_000)));
-        prev.node.pressure.memory = memory(before);
-        next.node.pressure.memory = memory(after);
+        assert_eq!(between(&prev, &next).whole.disk_stalled, None, "no pressure file");
+        prev.node.pressure.io = full(before);
+        next.node.pressure.io = full(after);
         let snapshot = between(&prev, &next);
+        assert_eq!(snapshot.whole.disk_stalled, Some(Percent(stalled)), "{before} {after}");
         assert_eq!(snapshot.whole.pressure, next.node.pressure);
         let doubts = (snapshot.doubts.backwards, snapshot.doubts.too_fast);
         assert_eq!(doubts, (backwards, too_fast), "{before} {after}");

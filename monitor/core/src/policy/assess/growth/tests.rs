@@ -106,8 +106,14 @@ fn growth_refaults_per_second() {
     ];
     for (refaults, n, want) in table {
         let samples = (0..=n).map(|t| node(seconds(t), (900, 800, 0), scanned(0, 0, refaults * t)));
-        assert_eq!(after(samples).refaults, want, "{refaults} over {n}");
+        let got = after(samples);
+        assert_eq!((got.refaults, got.latest_refaults), (want, want), "{refaults} over {n}");
     }
+    // Seven seconds of thrash, and three in which nothing was read back.
+    let total = |t: u64| 7_000 * t.min(7);
+    let samples = (0..=10).map(|t| node(seconds(t), (900, 800, 0), scanned(0, 0, total(t))));
+    let got = after(samples);
+    assert_eq!((got.refaults, got.latest_refaults), (Some(4_900), Some(0)));
 }
 
 /// All pods, in MiB: limit, current, inactive cache.

@@ -31,7 +31,8 @@ fn scope_with(cpu: u16, memory: u16, disk: u16) -> Scope {
 fn outlook(scope: ScopeName, lasts: Option<u64>, refaults: Option<u64>) -> Outlook {
     let lasts = lasts.map(seconds);
     let growth = Some(Bytes(1));
-    Outlook { scope, left: Some(Bytes(0)), growth, lasts, efficiency: None, refaults }
+    let left = Some(Bytes(0));
+    Outlook { scope, left, growth, lasts, efficiency: None, refaults, latest_refaults: None }
 }
 
 #[test]
@@ -169,5 +170,36 @@ proptest! {
             prop_assert_eq!(is_met(ends), lasts.is_some_and(|lasts| lasts <= within));
             prop_assert!(met.iter().all(|met| met.since <= snapshot.at.boot));
         }
+    }
+}
+
+#[test]
+fn pressure_eased_in_last_interval() {
+    use PressureSignal::{Cpu, Disk, Exhaustion, Memory, Refaults};
+    let average = |now| Some(Union { now, avg10: Percent(84_00), ..Union::default() });
+    let stalled = |now: Option<Percent>| {
+        let union = now.and_then(average);
+        let whole = Scope { disk_stalled: now, ..scope_with(84_00, 84_00, 84_00) };
+        Snapshot {
+            whole: Scope { contention: union, shortage: union, ..whole },
+            ..Snapshot::default()
+        }
+    };
+    let unions = [Cpu(Percent(30_00)), Memory(Percent(30_00)), Disk(Percent(30_00))];
+    let system = |on| PressureThreshold { scope: ScopeName::System, on, grace: Nanos(0) };
+    let cases = [(Some(29_99), true), (Some(30_00), false), (None, false)];
+    for (now, want) in cases {
+        for on in unions {
+            let got = has_eased(&system(on), &stalled(now.map(Percent)), &[]);
+            assert_eq!(got, want, "{on:?} {now:?}");
+        }
+    }
+    let cases = [(Some(2_999), true), (Some(3_000), false), (None, false)];
+    for (latest, want) in cases {
+        let before = outlook(ScopeName::System, Some(1), Some(8_400));
+        let outlook = Outlook { latest_refaults: latest, ..before };
+        let has_eased = |on| has_eased(&system(on), &stalled(None), &[outlook]);
+        assert_eq!(has_eased(Refaults(3_000)), want, "{latest:?}");
+        assert!(!has_eased(Exhaustion(seconds(9))), "a forecast is no average");
     }
 }
