@@ -35,11 +35,11 @@ impl Load {
         }
     }
 
-    /// Pairs that meet within a tick.
+    /// Pairs that meet within a tick: the sampler tells no more than some 500.
     fn n_pairs(self) -> usize {
         match self {
             Self::Fifth => 150,
-            Self::Pressed => 1_000,
+            Self::Pressed => 500,
         }
     }
 }

@@ -163,8 +163,8 @@ pub(crate) struct Agent {
     pub(crate) rss_kib: u64,
     /// Over the measured time.
     pub(crate) cpu_ms: u64,
-    /// Of it, the thread that talks to the API server and the kubelet.
-    pub(crate) kube_cpu_ms: u64,
+    /// Of it, and of what it wrote, each thread's part.
+    pub(crate) threads: Threads,
     pub(crate) major_faults: u64,
     /// What it wrote to the API server, a line for each request.
     pub(crate) requests: Vec<String>,
@@ -178,6 +178,35 @@ pub(crate) struct Agent {
     /// What it wrote to its log, the first lines if there are many.
     pub(crate) log: Vec<String>,
     pub(crate) served: Option<Served>,
+}
+
+/// By name, those of one name together.
+pub(crate) type Threads = BTreeMap<String, Thread>;
+
+/// What threads used and wrote.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Thread {
+    pub(crate) cpu_ms: u64,
+    /// Calls that write, to files, sockets and other threads.
+    pub(crate) writes: u64,
+    pub(crate) written_bytes: u64,
+}
+
+impl Thread {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.cpu_ms += other.cpu_ms;
+        self.writes += other.writes;
+        self.written_bytes += other.written_bytes;
+    }
+
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self {
+            cpu_ms: self.cpu_ms.saturating_sub(before.cpu_ms),
+            writes: self.writes.saturating_sub(before.writes),
+            written_bytes: self.written_bytes.saturating_sub(before.written_bytes),
+        }
+    }
 }
 
 /// The highest average over ten seconds, by scope and measure, in percent. What was never measured

@@ -191,7 +191,6 @@ fn decision() -> Decision {
         lasts: Some(Nanos(192 * Nanos::SECOND.0)),
         efficiency: Some(Percent(87_50)),
         refaults: Some(12),
-        latest_refaults: None,
     };
     let assessment = Assessment {
         conditions: ConditionName::ALL.map(condition).into(),

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::{Deserialize, Serialize};
 
 use self::figures::Holding;
-pub(crate) use self::figures::{Counts, cache, freed_by_end, held};
+pub(crate) use self::figures::{Counts, cache, freed_by_end, held, locked};
 pub(crate) use self::lost::Lost;
 use self::room::Rooms;
 use self::written::Written;

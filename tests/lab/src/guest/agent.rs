@@ -26,7 +26,7 @@ use crate::agents::{self, ADDRESS, Agent, RECORDING, Ready};
 use crate::amount::Cpu;
 use crate::cgroup::Group;
 use crate::clock::Since;
-use crate::facts;
+use crate::facts::{self, Threads};
 use crate::form::Form;
 
 /// How long an agent is given to leave, on an emulated CPU: programs that take longer to be detached
@@ -35,9 +35,6 @@ const LEAVES_WITHIN: Duration = Duration::from_secs(10);
 
 /// How long an agent that was started again is given to keep the incidents of the one before.
 const KEPT_WITHIN: Duration = Duration::from_secs(20);
-
-/// The thread that talks to the API server and the kubelet.
-const KUBE: &str = "kube";
 
 /// Lines of its log that are kept.
 const LOG_LINES: usize = 500;
@@ -49,8 +46,8 @@ pub(super) struct Running {
     pid: u32,
     since: watch::Process,
     last: watch::Process,
-    /// CPU time of the thread that talks to the cluster: until `since`, and until `last`.
-    kube_ms: (u64, u64),
+    /// What its threads had used by `since`, and by `last`.
+    threads: (Threads, Threads),
     pub(super) listener: Option<Listener>,
     group: Group,
     /// Whom a peer asks.
@@ -108,7 +105,7 @@ impl Running {
             pid,
             since: now,
             last: now,
-            kube_ms: (0, 0),
+            threads: (Threads::new(), Threads::new()),
             listener,
             group,
             manager,
@@ -128,7 +125,7 @@ impl Running {
     pub(super) fn begin_account(&mut self) {
         self.since = watch::process(self.pid).unwrap_or_default();
         self.last = self.since;
-        self.kube_ms = (watch::of_thread(self.pid, KUBE), 0);
+        self.threads.0 = watch::threads(self.pid);
     }
 
     /// Takes note of its end, if it has ended, and of its size.
@@ -140,7 +137,7 @@ impl Running {
         if let Some(now) = watch::process(self.pid) {
             known.rss_max_kib = known.rss_max_kib.max(now.rss_kib);
             known.rss_kib = now.rss_kib;
-            self.kube_ms.1 = watch::of_thread(self.pid, KUBE);
+            self.threads.1 = watch::threads(self.pid);
             self.last = now;
         }
     }
@@ -148,10 +145,14 @@ impl Running {
     /// Adds what its process has used.
     pub(super) fn account(&mut self, known: &mut facts::Agent) {
         known.cpu_ms += self.last.cpu_ms.saturating_sub(self.since.cpu_ms);
-        known.kube_cpu_ms += self.kube_ms.1.saturating_sub(self.kube_ms.0);
+        let (before, after) = std::mem::take(&mut self.threads);
+        for (name, used) in &after {
+            let before = before.get(name).copied().unwrap_or_default();
+            known.threads.entry(name.clone()).or_default().add(used.since(before));
+        }
         known.major_faults += self.last.major_faults.saturating_sub(self.since.major_faults);
         self.since = self.last;
-        self.kube_ms = (self.kube_ms.1, 0);
+        self.threads.0 = after;
     }
 
     /// Stops it, or lets it go on.

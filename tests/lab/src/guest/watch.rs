@@ -10,7 +10,7 @@ use rustix::process::WaitOptions;
 use super::churn::Known;
 use super::testbed::Testbed;
 use crate::clock::monotonic_ns;
-use crate::facts::{Death, Group, Moment, Vmstat};
+use crate::facts::{Death, Group, Moment, Thread, Threads, Vmstat};
 
 /// What a process is to the play.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -183,13 +183,21 @@ pub(super) fn process(pid: u32) -> Option<Process> {
     stat(&fs::read_to_string(dir.join("stat")).ok()?)
 }
 
-/// CPU time in milliseconds of the threads of `pid` that are called `name`.
-pub(super) fn of_thread(pid: u32, name: &str) -> u64 {
+/// What /proc says of the threads of `pid`; none if it is gone.
+pub(super) fn threads(pid: u32) -> Threads {
+    let mut all = Threads::new();
     let tasks = fs::read_dir(Path::new("/proc").join(pid.to_string()).join("task"));
-    let stats = tasks.into_iter().flatten().flatten();
-    let stats = stats.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok());
-    let own = stats.filter(|text| text.contains(&format!("({name})")));
-    own.filter_map(|text| Some(stat(&text)?.cpu_ms)).sum()
+    for task in tasks.into_iter().flatten().flatten() {
+        let read = |name| fs::read_to_string(task.path().join(name)).unwrap_or_default();
+        let (name, used, io) = (read("comm"), stat(&read("stat")), read("io"));
+        let written = |what| number(&io, what).unwrap_or_default();
+        all.entry(name.trim_end().to_owned()).or_default().add(Thread {
+            cpu_ms: used.unwrap_or_default().cpu_ms,
+            writes: written("syscw:"),
+            written_bytes: written("wchar:"),
+        });
+    }
+    all
 }
 
 /// /proc/PID/stat, whose second field may hold anything but ends with the last `)`.

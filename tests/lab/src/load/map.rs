@@ -25,6 +25,9 @@ pub(super) struct Map {
     /// Rest so long after every 256 pages.
     #[arg(long, default_value_t = 0)]
     rest_ms: u64,
+    /// Touch nothing, and lock so much more of it in memory a second.
+    #[arg(long, conflicts_with = "rest_ms")]
+    lock_mib_per_s: Option<usize>,
 }
 
 impl Map {
@@ -44,6 +47,18 @@ impl Map {
         let memory = memory.with_context(|| format!("cannot map {name}"))?;
         // SAFETY: the mapping that was just made, of this size.
         unsafe { rustix::mm::madvise(memory, size, Advice::LinuxNoHugepage) }.ok();
+        if let Some(step) = self.lock_mib_per_s {
+            let mut locked = 0;
+            while until.goes_on() {
+                let more = (step << 20).min(size - locked);
+                // SAFETY: within the mapping; what it holds stays as it is.
+                unsafe { rustix::mm::mlock(memory.wrapping_byte_add(locked), more) }
+                    .with_context(|| format!("cannot lock {name}"))?;
+                locked += more;
+                until.sleep(Duration::from_secs(1));
+            }
+            return Ok(json!({ "load": "map", "mib": self.mib, "mibLocked": locked >> 20 }));
+        }
         let (mut n_touched, mut random, mut sum) = (0u64, 1u64, 0u64);
         while until.goes_on() {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

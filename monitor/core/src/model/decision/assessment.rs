@@ -115,7 +115,4 @@ pub struct Outlook {
     pub efficiency: Option<Percent>,
     /// Pages read back after eviction, per second.
     pub refaults: Option<u64>,
-    /// The same between the last two readings.
-    #[serde(skip)]
-    pub latest_refaults: Option<u64>,
 }

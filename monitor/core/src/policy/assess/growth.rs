@@ -44,6 +44,20 @@ pub struct GrowthStanding {
     kubepods_id: CgroupId,
 }
 
+impl GrowthStanding {
+    /// Pages read back per second between the last two readings; `None` where [`Outlook::refaults`]
+    /// is, too.
+    pub(super) fn latest_refaults(&self, scope: ScopeName) -> Option<u64> {
+        let ring = match scope {
+            ScopeName::System => &self.system,
+            ScopeName::Kubepods => &self.kubepods,
+        };
+        let (now, last) = (ring.back()?, ring.iter().nth_back(1)?);
+        let is_long = now.at.since(ring.front()?.at) >= SHORTEST;
+        is_long.then_some(refaults(last.reclaim?, now.reclaim?, now.at.since(last.at)))
+    }
+}
+
 /// One reading of one scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -196,26 +210,17 @@ fn outlook(
     let is_long = over >= SHORTEST;
     let reclaim = then.reclaim.zip(now.reclaim).filter(|_| is_long);
     let efficiency = reclaim.and_then(|(then, now)| efficiency(then, now));
-    let refaults = |(then, now): (Reclaim, Reclaim), over| {
-        per_second(now.refaults.saturating_sub(then.refaults), over)
-    };
-    let latest = ring.iter().rev().nth(1).filter(|_| is_long).and_then(|last| {
-        Some(refaults((last.reclaim?, now.reclaim?), now.at.since(last.at)))
-    });
-    let refaults = reclaim.map(|both| refaults(both, over));
+    let refaults = reclaim.map(|(then, now)| refaults(then, now, over));
     let readings = ring.iter().rev().map(|reading| (reading.at, reading.demand.0));
     let growth = takers::rate(readings).map(|rate| u64::try_from(rate).unwrap_or(0));
     let left = room.map(|room| left(room, efficiency));
     let lasts = left.zip(growth).and_then(|(left, growth)| lasts(left.0, growth, limited));
-    Outlook {
-        scope,
-        left,
-        growth: growth.map(Bytes),
-        lasts,
-        efficiency,
-        refaults,
-        latest_refaults: latest,
-    }
+    Outlook { scope, left, growth: growth.map(Bytes), lasts, efficiency, refaults }
+}
+
+/// Pages per second.
+fn refaults(then: Reclaim, now: Reclaim, over: Nanos) -> u64 {
+    per_second(now.refaults.saturating_sub(then.refaults), over)
 }
 
 /// Until nothing is left; `None` if that does not come. A party that is `limited` (its growth per

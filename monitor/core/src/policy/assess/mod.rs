@@ -97,7 +97,9 @@ pub fn assess(
     let due = || met.iter().filter(|met| met.is_due);
     let fresh = due().find(|met| match met.threshold {
         Trigger::Eviction(threshold) => verdict.fresh.contains(&threshold.signal),
-        Trigger::Pressure(threshold) => !pressure::has_eased(&threshold, snapshot, &outlooks),
+        Trigger::Pressure(threshold) => {
+            !pressure::has_eased(&threshold, snapshot, &standing.growth)
+        }
     });
     let is_stale = fresh.is_none() && due().next().is_some();
     // Memory that is about to end does not wait for whatever else is due.

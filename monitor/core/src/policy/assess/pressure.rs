@@ -12,6 +12,8 @@ use crate::model::threshold::{PressureSignal, PressureThreshold};
 use crate::model::units::{Nanos, Percent};
 use crate::policy::scope;
 
+use super::growth::GrowthStanding;
+
 /// Since when each met pressure threshold has been met.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -85,7 +87,7 @@ struct Measured {
     certain: u64,
     /// What it may be at most.
     possible: u64,
-    /// The value of the last interval alone; `None` if it is not measured, or if nothing is averaged.
+    /// The value of the last interval alone; `None` if it is not measured, or is no average of a scope.
     latest: Option<u64>,
 }
 
@@ -130,21 +132,21 @@ fn measured(
             Some(Measured::average(averaged.avg10, scope.disk_stalled))
         }
         PressureSignal::Exhaustion(_) => outlook?.lasts.map(|lasts| Measured::exact(lasts.0)),
-        PressureSignal::Refaults(_) => {
-            let (refaults, latest) = (outlook?.refaults?, outlook?.latest_refaults);
-            Some(Measured { latest, ..Measured::exact(refaults) })
-        }
+        PressureSignal::Refaults(_) => outlook?.refaults.map(Measured::exact),
     }
 }
 
-/// Whether an average over ten seconds only remembers what is over: the last interval alone does not
-/// meet the threshold. False where that is not measured.
+/// Whether what was averaged over ten seconds is over: the last interval alone does not meet the
+/// threshold. False where that is not measured.
 pub(super) fn has_eased(
     threshold: &PressureThreshold,
     snapshot: &Snapshot,
-    outlooks: &[Outlook],
+    growth: &GrowthStanding,
 ) -> bool {
-    let latest = measured(threshold, snapshot, outlooks).and_then(|found| found.latest);
+    let latest = match threshold.on {
+        PressureSignal::Refaults(_) => growth.latest_refaults(threshold.scope),
+        _ => measured(threshold, snapshot, &[]).and_then(|found| found.latest),
+    };
     latest.is_some_and(|latest| !is_met(threshold.on, latest))
 }
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::Question;
 use super::standing::ReliefStanding;
-use crate::model::cgroup::Cgroup;
+use crate::model::cgroup::{Cgroup, MemoryStat};
 use crate::model::decision::{Action, Taker};
 use crate::model::pod::{Place, QosClass};
 use crate::model::request::request;
 use crate::model::units::scale;
-use crate::policy::takers::held;
+use crate::policy::takers::{held, locked};
 
 /// Whether the kernel's OOM killer would take this one first, and its end would help: it is marked,
 /// its badness is above that of all others that are not, and it is not in shared memory.
@@ -57,7 +57,8 @@ pub(super) fn kernel_takes(
 /// memory that the kernel holds for a process, but its page tables.
 fn oom_size(group: &Cgroup) -> u64 {
     let swap = group.memory.swap_current.map_or(0, |swap| swap.0);
-    group.memory.stat.map_or(0, |stat| stat.anon.0).saturating_add(swap)
+    let resident = |stat: MemoryStat| stat.anon.0.saturating_add(locked(&stat).0);
+    group.memory.stat.map_or(0, resident).saturating_add(swap)
 }
 
 /// The kubelet's `oom_score_adj`; the most that it can be where the request is not known.
@@ -80,7 +81,6 @@ fn is_real(question: &Question<'_>, mark: &Action) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::cgroup::MemoryStat;
     use crate::model::units::Bytes;
 
     #[test]
@@ -93,6 +93,7 @@ mod tests {
             (MemoryStat { anon: Bytes(7), ..none },                       Some(Bytes(5)), 12),
             (MemoryStat { kernel: Bytes(9), sock: Bytes(9), ..none },     None,           0),
             (MemoryStat { file: Bytes(9), shmem: Bytes(9), ..none },      None,           0), // outlives it
+            (MemoryStat { file: Bytes(9), active_file: Bytes(5), ..none }, None,          4), // locked
         ];
         for (stat, swap_current, want) in table {
             let mut group = Cgroup::default();

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::cgroup::Cgroup;
+use crate::model::cgroup::{Cgroup, MemoryStat};
 use crate::model::units::Bytes;
 
 /// What a party held: what cannot be dropped, and page cache.
@@ -35,16 +35,20 @@ impl Holding {
 pub(crate) fn held(files: &Cgroup) -> Option<Bytes> {
     let stat = files.memory.stat?;
     let swap = files.memory.swap_current.map_or(0, |swap| swap.0);
-    let pages = stat.anon.0.saturating_add(stat.file.0);
-    let droppable = stat.inactive_file.0.saturating_add(stat.active_file.0);
-    let pages = pages.saturating_sub(droppable.min(stat.file.0));
-    Some(Bytes(pages.saturating_add(kernel(files)).saturating_add(swap)))
+    let pages = [stat.anon.0, stat.shmem.0, locked(&stat).0, kernel(files), swap];
+    Some(Bytes(pages.into_iter().fold(0, u64::saturating_add)))
+}
+
+/// Pages of files that a process holds in memory by `mlock`: they can be dropped once it ends.
+pub(crate) fn locked(stat: &MemoryStat) -> Bytes {
+    let elsewhere = [stat.shmem.0, stat.inactive_file.0, stat.active_file.0];
+    Bytes(elsewhere.into_iter().fold(stat.file.0, u64::saturating_sub))
 }
 
 /// What the end of its processes gives back. Shared memory and tmpfs outlive them.
 pub(crate) fn freed_by_end(files: &Cgroup, counts: Counts) -> Option<Bytes> {
     let stat = files.memory.stat?;
-    let freed = stat.anon.0.saturating_add(kernel(files));
+    let freed = stat.anon.0.saturating_add(locked(&stat).0).saturating_add(kernel(files));
     Some(match counts {
         Counts::Held => Bytes(freed),
         Counts::WithCache => Bytes(freed.saturating_add(cache(files)?.0)),
@@ -71,18 +75,20 @@ fn kernel(files: &Cgroup) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::cgroup::MemoryStat;
 
     #[test]
     fn held_is_all_that_cannot_be_dropped() {
         let none = MemoryStat::default();
         let all = MemoryStat { file: Bytes(100), inactive_file: Bytes(60), ..none };
+        let tmpfs = |shmem| MemoryStat { shmem: Bytes(shmem), ..all };
         #[rustfmt::skip]
         let table = [
             // memory.stat; held, freed by the end, droppable
             (MemoryStat { anon: Bytes(7), ..none },                                        7,  7, 0),
             (MemoryStat { active_file: Bytes(40), ..all },                                 0,  0, 100),
-            (all,                                                                         40,  0, 60), // tmpfs, or locked
+            (all,                                                                         40, 40, 60), // locked
+            (tmpfs(30),                                                                   40, 10, 60),
+            (tmpfs(40),                                                                   40,  0, 60),
             (MemoryStat { kernel: Bytes(9), slab_reclaimable: Bytes(5), ..none },          4,  4, 0),
             (MemoryStat { slab_unreclaimable: Bytes(3), ..none },                          3,  3, 0),  // before 5.18
             (MemoryStat { kernel: Bytes(9), sock: Bytes(20), ..none },                    29, 29, 0),

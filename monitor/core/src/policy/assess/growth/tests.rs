@@ -106,14 +106,21 @@ fn growth_refaults_per_second() {
     ];
     for (refaults, n, want) in table {
         let samples = (0..=n).map(|t| node(seconds(t), (900, 800, 0), scanned(0, 0, refaults * t)));
-        let got = after(samples);
-        assert_eq!((got.refaults, got.latest_refaults), (want, want), "{refaults} over {n}");
+        assert_eq!(after(samples).refaults, want, "{refaults} over {n}");
     }
+}
+
+#[test]
+fn growth_refaults_of_the_last_second() {
+    let mut standing = GrowthStanding::default();
     // Seven seconds of thrash, and three in which nothing was read back.
-    let total = |t: u64| 7_000 * t.min(7);
-    let samples = (0..=10).map(|t| node(seconds(t), (900, 800, 0), scanned(0, 0, total(t))));
-    let got = after(samples);
-    assert_eq!((got.refaults, got.latest_refaults), (Some(4_900), Some(0)));
+    let latest = (0..=10).map(|t: u64| {
+        let sample = node(seconds(t), (900, 800, 0), scanned(0, 0, 7_000 * t.min(7)));
+        outlooks(&sample, None, Limited::default(), &mut standing);
+        standing.latest_refaults(ScopeName::System)
+    });
+    let want = [vec![None; 2], vec![Some(7_000); 6], vec![Some(0); 3]].concat();
+    assert_eq!(latest.collect::<Vec<_>>(), want);
 }
 
 /// All pods, in MiB: limit, current, inactive cache.
