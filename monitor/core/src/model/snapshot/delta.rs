@@ -78,7 +78,11 @@ impl Deltas<'_> {
     }
 
     /// By how much the lines `some` and `full` of a pressure file grew.
-    fn pressure(&mut self, before: Option<Pressure>, after: Option<Pressure>) -> [Option<Nanos>; 2] {
+    fn pressure(
+        &mut self,
+        before: Option<Pressure>,
+        after: Option<Pressure>,
+    ) -> [Option<Nanos>; 2] {
         let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
         [(before.some, after.some), (before.full, after.full)].map(|(before, after)| {
             let (before, after) = (Nanos::from(before?.total), Nanos::from(after?.total));

@@ -199,9 +199,12 @@ fn outlook(
     let refaults = |(then, now): (Reclaim, Reclaim), over| {
         per_second(now.refaults.saturating_sub(then.refaults), over)
     };
-    let latest = ring.iter().rev().nth(1).filter(|_| is_long).and_then(|last| {
-        Some(refaults((last.reclaim?, now.reclaim?), now.at.since(last.at)))
-    });
+    let latest = ring
+        .iter()
+        .rev()
+        .nth(1)
+        .filter(|_| is_long)
+        .and_then(|last| Some(refaults((last.reclaim?, now.reclaim?), now.at.since(last.at))));
     let refaults = reclaim.map(|both| refaults(both, over));
     let readings = ring.iter().rev().map(|reading| (reading.at, reading.demand.0));
     let growth = takers::rate(readings).map(|rate| u64::try_from(rate).unwrap_or(0));
