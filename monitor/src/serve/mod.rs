@@ -36,7 +36,7 @@ use serde::Serialize;
 
 use crate::clock;
 use film::Film;
-use film::moment::{Seen, only_moment};
+use film::moment::{Seen, no_moment};
 use isobar_core::model::sample::Moment;
 use isobar_core::view::Document;
 use negotiate::{accepts_gzip, held, kept, tagged};
@@ -116,7 +116,7 @@ async fn document(
     headers: HeaderMap,
 ) -> Response {
     if part != Part::Summary
-        && let Err(refused) = only_moment(&query)
+        && let Some(refused) = no_moment(&query)
     {
         return refused;
     }

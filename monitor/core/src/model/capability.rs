@@ -89,8 +89,9 @@ mod tests {
             .map(|(name, state)| (name.to_owned(), state))
             .map(|(name, state)| Capability { name, state, detail: String::new(), remedy: None })
             .into();
+        type Row = (&'static [(&'static str, GapReason)], &'static [&'static str]);
         #[rustfmt::skip]
-        let table: [(&[(&str, GapReason)], &[&str]); 4] = [
+        let table: [Row; 4] = [
             // what could not be read, missing
             (&[],                                                                  &["a", "b"]),
             (&[("/x", Unsupported), ("/y", Denied), ("/x", Denied)],               &["a", "b", "/x", "/y"]),

@@ -6,7 +6,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::Serialize;
 
-use super::moment::only_moment;
+use super::moment::no_moment;
 use super::projector::Around;
 use super::runs::LeftOut;
 use super::{Film, FilmError, Opened, Passed, Shown, Source, runs};
@@ -129,7 +129,7 @@ impl Opened {
 }
 
 pub(in crate::serve) async fn ticks(shown: Shown, query: Pairs, headers: HeaderMap) -> Response {
-    if let Err(refused) = only_moment(&query) {
+    if let Some(refused) = no_moment(&query) {
         return refused;
     }
     let Shown { published, trail } = shown;

@@ -91,10 +91,9 @@ fn asked(parts: &Parts, shared: &Shared) -> Result<Option<Asked>, Wrong> {
     Ok(Some(Asked { wall, then }))
 }
 
-/// Refuses a query with another parameter than those that name a moment.
-pub(in crate::serve) fn only_moment(query: &[(String, String)]) -> Result<(), Response> {
-    let known = only(query, ["at", "then"]);
-    known.map(|_| ()).map_err(|why| refuse(StatusCode::BAD_REQUEST, &why))
+/// The refusal of a query that has another parameter than those that name a moment.
+pub(in crate::serve) fn no_moment(query: &[(String, String)]) -> Option<Response> {
+    only(query, ["at", "then"]).err().map(|why| refuse(StatusCode::BAD_REQUEST, &why))
 }
 
 pub(in crate::serve) fn refused(why: &FilmError) -> Response {

@@ -9,7 +9,7 @@ use serde::{Deserialize as _, Serialize};
 use serde_json::{Value, json};
 
 use super::desk::Shift;
-use super::moment::{Seen, only_moment, refused};
+use super::moment::{Seen, no_moment, refused};
 use super::projector::Footage;
 use super::{Film, FilmError, Source};
 use crate::record::advice::advise;
@@ -108,7 +108,7 @@ pub(in crate::serve) async fn settings(
     query: Pairs,
     headers: HeaderMap,
 ) -> Response {
-    if let Err(refused) = only_moment(&query) {
+    if let Some(refused) = no_moment(&query) {
         return refused;
     }
     let content = Told { settings: published.settings.as_deref() };
