@@ -68,7 +68,10 @@ fn film_shows_a_moment_and_says_that_it_is_past() {
         let top = format!("return document.getElementById('{id}').getBoundingClientRect().top");
         assert!(browser.run(&top).as_f64().unwrap() < 700.0, "{id}");
     }
-    browser.wait_until("return document.querySelectorAll('#hour canvas').length === 3");
+    // The node's three, and of all pods their memory and what is left of it.
+    browser.wait_until("return document.querySelectorAll('#hour canvas').length === 5");
+    // The headline is of memory, as is the list below it.
+    assert_eq!(browser.run("return document.getElementById('windows')"), Value::Null);
     // It stays in sight.
     browser.run("scrollTo(0, document.body.scrollHeight)");
     let top = browser.run("return document.getElementById('moment').getBoundingClientRect().top");
@@ -102,10 +105,19 @@ fn film_shows_what_the_kernel_did_apart_from_steps() {
     let relief = text_of(&browser, "relief");
     assert!(!relief.contains("killed process"), "{relief}");
     // Each line across a chart is told to who does not see it.
-    for line in ["the condition: 10 %", "system.memory.pressure: 60 %"] {
+    #[rustfmt::skip]
+    let table = [
+        // second of the minute, chart, line
+        (58, "Memory.",                "Threshold of the condition: 10 %"),
+        (58, "Memory.",                "Threshold of system.memory.pressure: 60 %"),
+        (50, "Memory, all pods.",      "Threshold of kubepods.memory.pressure: 60 %"),
+        (50, "Memory left, all pods.", "threshold: now 48Mi"),
+    ];
+    for (second, chart, line) in table {
+        browser.run(&format!("location.hash = '#now?at=2026-11-22T10:13:{second}Z'"));
         browser.wait_until(&format!(
             "return [...document.querySelectorAll('#hour [role=img]')] \
-             .some(chart => chart.ariaLabel.includes('Threshold of {line}'))"
+             .some(({{ariaLabel: told}}) => told.startsWith('{chart}') && told.includes('{line}'))"
         ));
     }
 }

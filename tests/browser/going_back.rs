@@ -39,6 +39,14 @@ fn live_page_goes_back_and_returns() {
     browser.wait_until(SHOWN);
     wait_for_link(&browser, "live");
     browser.wait_until("return document.querySelector('button.incident') !== null");
+    for mark in ["live", "paused", "live"] {
+        let found = browser.run("return document.querySelector('#film .badge').textContent");
+        assert_eq!(found, mark);
+        click(&browser, "#pause");
+        wait_for_link(&browser, if mark == "paused" { "live" } else { "paused" });
+    }
+    click(&browser, "#pause");
+    wait_for_link(&browser, "live");
     #[rustfmt::skip]
     let table = [
         // what is pressed, the tick that is shown then

@@ -198,6 +198,44 @@ fn page_link_shares_view_and_time() {
 }
 
 #[test]
+fn page_says_what_of_a_link_it_cannot_show() {
+    let Some(browser) = browser() else { return };
+    let server = Server::start(anywhere(), "");
+    #[rustfmt::skip]
+    let table = [
+        // link, what is said of it
+        ("now?at=garbage",  "at: expected a time such as 2026-11-22T10:13:50Z; found \"garbage\""),
+        ("time?end=soon",   "end: expected whole seconds since 1970; found \"soon\""),
+        ("time?span=-1",    "span: expected whole seconds; found \"-1\""),
+        ("nowhere",         "There is no view \"nowhere\""),
+    ];
+    for (link, words) in table {
+        browser.open("about:blank");
+        browser.open(&format!("{}#{link}", server.url()));
+        let words = json!(words);
+        browser.wait_until(&format!(
+            "return document.getElementById('wrong-link')?.textContent.includes({words}) ?? false"
+        ));
+        browser.run("document.querySelector('#wrong-link button').click()");
+        browser.wait_until("return document.getElementById('wrong-link') === null");
+        let hash = browser.run("return location.hash");
+        assert!(["#now", "#time"].contains(&hash.as_str().unwrap()), "{link}: {hash}");
+    }
+    for view in ["time", "conditions", "decisions"] {
+        browser.open("about:blank");
+        browser.open(&format!("{}#{view}?end=1&span=60", server.url()));
+        browser.wait_until(
+            "return document.querySelector('.refused')?.textContent.includes('too long ago') ?? false",
+        );
+        let told = browser.run("return document.querySelector('main').textContent");
+        assert!(!told.as_str().unwrap().contains("Waiting for data"), "{view}: {told}");
+        browser.run("document.querySelector('.refused a').click()");
+        browser.wait_until("return document.querySelector('.refused') === null");
+        assert_eq!(browser.run("return location.hash"), format!("#{view}?span=60"));
+    }
+}
+
+#[test]
 fn page_size() {
     const LIMIT: u64 = 80 << 10; // packed by gzip, all files together
     let server = Server::start(anywhere(), "");

@@ -13,6 +13,7 @@ use isobar::record::reader::{Entry, Recording};
 use isobar::serve::film::Film;
 use isobar::serve::publish::{Latest, Publisher, channel};
 use isobar_core::model::decision::Decision;
+use isobar_core::model::limit::NodeResources;
 use isobar_core::model::sample::Moment;
 use isobar_core::model::snapshot::Snapshot;
 use isobar_core::model::units::Nanos;
@@ -37,7 +38,8 @@ impl Server {
     /// A made-up node, below `prefix`, as a proxy would have it; at `address`, port 0 for any.
     pub(crate) fn start(address: SocketAddr, prefix: &'static str) -> Self {
         let (mut publisher, latest) = made_up::publisher();
-        publisher.note_node((Some(&made_up::cpus(Some("could not restore state"))), None));
+        let cpus = made_up::cpus(Some("could not restore state"));
+        publisher.note_node((Some(&cpus), Some(&resources())));
         let tick = Box::new(move |tick| made_up::publish(&mut publisher, tick));
         Self::serve(address, prefix, isobar::serve::router(latest), tick)
     }
@@ -128,6 +130,16 @@ impl Drop for Server {
         if let Some(thread) = self.thread.take() {
             thread.join().expect("the server ended in good order");
         }
+    }
+}
+
+/// Memory as the kubelet writes it: in KiB as read, and in bytes as computed.
+fn resources() -> NodeResources {
+    let memory = |amount: &str| [("memory".into(), amount.parse().unwrap())].into();
+    NodeResources {
+        capacity: memory("264212084Ki"),
+        allocatable: memory("243497856212"),
+        ..NodeResources::default()
     }
 }
 

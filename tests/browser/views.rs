@@ -1,8 +1,13 @@
 //! Each view, with a node that is made up and with one that was recorded short of memory.
 
+use std::collections::BTreeSet;
+
+use isobar_core::model::cgroup::{CgroupId, CgroupPath};
+use isobar_core::model::snapshot::Snapshot;
 use serde_json::{Value, json};
 
 use crate::chromium::Browser;
+use crate::made_up;
 use crate::page::{SERIOUS, axe, browser};
 use crate::server::{Server, anywhere};
 
@@ -30,6 +35,7 @@ fn views_of_a_made_up_node() {
         // view, panel, words
         ("now",          "mode",         "not reported"),
         ("now",          "verdicts",     "pressed"),
+        ("now",          "windows",      "The headline tells of waits in the last tick. Below, waits for CPUs are added up over"),
         ("now",          "pressed-and-true", "Pressed: at least one task waited in 40 % or more of the last 10 s."),
         ("time",         "cpus",         "cpu7"),
         ("cgroups",      "tree",         "1.6 s own quota"),
@@ -40,10 +46,12 @@ fn views_of_a_made_up_node() {
         ("conditions",   "oom",          "process 48213"),
         ("decisions",    "decision",     "No action"),
         ("allocatable",  "left",         "No eviction signal has a reading"),
+        ("allocatable",  "resources",    "226Gi251Gi"), // allocatable, capacity
         ("allocatable",  "cpumanager",   "0daemonsreserved"),
         ("allocatable",  "cpumanager",   "2-3pod 3f2a91c4-7d1e-4b0a-9a52-0c6e1f7b8d21, appfor itself"),
         ("allocatable",  "cpumanager",   "0-1,4-7all other containersshared, 5 CPUs"),
         ("allocatable",  "cpumanager",   "could not restore state"),
+        ("health",       "capabilities", "Capabilities: 3 missing, 1 off"),
         ("health",       "capabilities", "Remedy: a kernel with CONFIG_PSI=y"),
         ("health",       "cost",         "0.7 % of one core"),
         ("health",       "cost",         "312 ns"),
@@ -51,12 +59,46 @@ fn views_of_a_made_up_node() {
     for (view, panel, words) in table {
         find(&browser, &server.url(), view, panel, words);
     }
+    find(&browser, &server.url(), "allocatable", "resources", "memory");
+    let exact =
+        "return document.querySelector('#resources [title=\"243497856212 bytes\"]') !== null";
+    assert_eq!(browser.run(exact), true);
     assert_eq!(browser.log("browser"), Vec::<Value>::new());
     let (asked, failed) = browser.requests(&server.url());
     assert_eq!(failed, Vec::<String>::new());
     for url in asked {
         assert!(url.starts_with(&server.url()), "a request to another server: {url}");
     }
+}
+
+/// Two services of one name, the names of which have room in a list.
+fn alike(tick: u64) -> Snapshot {
+    let mut snapshot = made_up::snapshot(tick);
+    for (id, slice) in [(21, "system"), (22, "user")] {
+        let path = format!("/{slice}.slice/checkout-backend-v2.service");
+        snapshot.scopes.get_mut(&CgroupId(id)).unwrap().path = CgroupPath(path.into());
+    }
+    snapshot
+}
+
+#[test]
+fn views_tell_names_in_full_and_apart() {
+    let Some(browser) = browser() else { return };
+    let server = Server::of(alike);
+    browser.resize(1280, 800);
+    let name = "checkout-backend-v2.service";
+    find(&browser, &server.url(), "cgroups", "heat", &format!("{name}, in /user.slice"));
+    let names = "return [...document.querySelectorAll('.heatname')].map(e => e.textContent)";
+    let names = browser.run(names);
+    let names: Vec<_> = names.as_array().unwrap().iter().map(Value::to_string).collect();
+    assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "{names:?}");
+
+    find(&browser, &server.url(), "now", "sufferers", name);
+    let lines = format!(
+        "return [...document.querySelectorAll('#sufferers .name')] \
+         .filter(e => e.textContent === '{name}').map(e => e.getClientRects().length)"
+    );
+    assert_eq!(browser.run(&lines), json!([1]), "lines of a name");
 }
 
 #[test]

@@ -363,6 +363,8 @@ fn doctor_findings() {
         assert!(find(name).is_some(), "{name} is not looked at");
     }
     assert_eq!(diagnosis["capabilities"].as_array().unwrap().len(), 6);
+    // To which `status` points.
+    assert_eq!(diagnosis["unread"][0]["object"], "/proc/pressure/irq");
     for finding in findings.iter().filter(|finding| finding["state"] == "missing") {
         assert!(finding["remedy"].is_string(), "no way out: {finding}");
     }

@@ -55,6 +55,8 @@ async fn router_paths() {
         ("/api/v1/incidents/20260922T024003Z-condition-SystemCPUContentionPressure", 503, 200, "application/json"),
         ("/api/v1/incidents/none", 503, 404, "application/json"),
         ("/api/v1/incidents/..%2Flock", 503, 404, "application/json"),
+        ("/api/v1/incidents/%ff", 400, 400, "application/json"),
+        ("/api/v1/incidents/%ff/file", 400, 400, "application/json"),
         ("/api/v1/recording",    200, 200, "application/json"),
         ("/api/v1/recording/ticks", 503, 200, "application/json"),
         ("/api/v1/stream",       200, 200, "text/event-stream"),
@@ -229,6 +231,32 @@ async fn documents_are_tagged() {
 }
 
 #[tokio::test]
+async fn router_names_the_parameters_that_exist() {
+    let router = observing();
+    #[rustfmt::skip]
+    let table = [
+        // path, the parameters that it has; none of what takes any
+        ("/api/v1/snapshot",        Some("at, then")),
+        ("/api/v1/cgroups",         Some("at, then")),
+        ("/api/v1/settings",        Some("at, then")),
+        ("/api/v1/recording/ticks", Some("at, then")),
+        ("/api/v1/stream",          Some("delta, last")),
+        ("/api/v1/history/events",  Some("begin, end, at")),
+        ("/stats/summary",          None), // the kubelet's clients send only_cpu_and_memory
+    ];
+    for (path, names) in table {
+        let response = get(&router, &format!("{path}?only=1")).await;
+        let want = if names.is_some() { 400 } else { 200 };
+        assert_eq!(response.status().as_u16(), want, "{path}");
+        if let Some(names) = names {
+            let told: Value = serde_json::from_str(&text(response).await).unwrap();
+            let why = format!("there is no parameter \"only\", only {names}");
+            assert_eq!(told["message"], why, "{path}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn documents_are_packed_where_gzip_is_accepted() {
     let router = observing();
     let packed = async |path: &str| {
@@ -247,6 +275,13 @@ async fn documents_are_packed_where_gzip_is_accepted() {
         GzDecoder::new(&bytes[..]).read_to_string(&mut unpacked).unwrap();
         assert_eq!(unpacked, plain, "{path}");
     }
+    let metrics = packed("/metrics").await;
+    assert_eq!(metrics.headers()["content-encoding"], "gzip");
+    assert_eq!(metrics.headers()["vary"], "accept, accept-encoding");
+    let bytes = metrics.into_body().collect().await.unwrap().to_bytes();
+    let mut unpacked = String::new();
+    GzDecoder::new(&bytes[..]).read_to_string(&mut unpacked).unwrap();
+    assert_eq!(unpacked, text(get(&router, "/metrics").await).await);
     let stream = packed("/api/v1/stream").await;
     assert!(!stream.headers().contains_key("content-encoding"), "a stream is not held up");
 }

@@ -4,6 +4,8 @@ use std::fs;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
 use boon::{Compiler, SchemaIndex, Schemas};
 use isobar::record::incident::shelf::Shelf;
 use isobar::record::reader::Recording;
@@ -27,6 +29,7 @@ use isobar_kubelet::cpus::Pool;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tower::ServiceExt as _;
 
 use crate::http::{get, observing, text};
 use crate::kept::keep;
@@ -133,6 +136,7 @@ async fn openapi_says_what_is_answered() {
         assert_eq!(response.status(), 200, "{path}");
         rules.hold(router, path, "").await;
         rules.hold(&early, path, "").await;
+        rules.hold(&recorded, path, "").await;
         let about = rules.document["paths"][path].to_string();
         if about.contains("parameters/At") {
             rules.hold(&live, path, "?at=-5m").await;
@@ -142,6 +146,30 @@ async fn openapi_says_what_is_answered() {
     rules.hold(&live, "/api/v1/history", "?begin=-1h&step=10s&series=system,agent").await;
     rules.hold(&live, "/api/v1/history", "?series=nothing").await;
     rules.hold(&live, "/api/v1/what-if", "").await;
+}
+
+#[tokio::test]
+async fn openapi_says_what_every_path_refuses() {
+    let (document, live, recorded) = (document().await, observing(), served(None).await);
+    for (path, about) in document["paths"].as_object().unwrap() {
+        let is_of_past = ["/api/v1/what-if", "/api/v1/advice", "/api/v1/rank"];
+        let router = if is_of_past.contains(&path.as_str()) { &recorded } else { &live };
+        #[rustfmt::skip]
+        let table = [
+            // method, host, status
+            ("POST", "localhost",       405),
+            ("GET",  "rebound.example", 421),
+            ("GET",  "localhost",       304), // of those that are tagged
+        ];
+        for (method, host, status) in table {
+            let request = Request::builder().method(method).uri(path.replace("{name}", INCIDENT));
+            let request = request.header("host", host).header("if-none-match", "*");
+            let response = router.clone().oneshot(request.body(Body::empty()).unwrap()).await;
+            let answered = response.unwrap().status().as_u16();
+            let told = about["get"]["responses"].get(status.to_string());
+            assert_eq!(answered == status, told.is_some(), "{method} {host}{path}: {answered}");
+        }
+    }
 }
 
 /// Recordings of real nodes have what a node that is made up lacks: pods, decisions, kills.

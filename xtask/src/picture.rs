@@ -13,7 +13,7 @@ use crate::setup;
 const RECORDING: &str = "tests/data/recordings/judged-leak-6.12.isobar";
 const MOMENT: &str = "2026-11-22T10:13:50Z";
 const PICTURE: &str = "docs/page.png";
-const SIZE: &str = "--window-size=1280,1180";
+const SIZE: &str = "--window-size=1280,1650";
 /// Milliseconds of the page's own time, in which everything that it asks for has come.
 const WITHIN: &str = "--virtual-time-budget=10000";
 

@@ -277,6 +277,8 @@ export interface Snapshot {
   limits: LimitState[];
   /** Quantities by resource, as Kubernetes writes them; absent of a recording. */
   resources?: Record<"capacity" | "kubeReserved" | "systemReserved" | "evictionHard" | "allocatable", Record<string, string>>;
+  /** Names of capabilities that are absent or blind, and of what cannot be read. */
+  missing: string[];
   gaps: { object: string; why: string; detail: string }[];
   lost: Record<string, number>;
   doubts: Record<string, number>;

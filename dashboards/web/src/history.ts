@@ -63,7 +63,7 @@ export function stepOf(span: number): number {
 }
 
 function range({ end, span }: Route): string {
-  return end === null ? `begin=-${span}s` : `begin=${end - span}&end=${end}`;
+  return end === null ? `begin=-${span}s` : `begin=${Math.max(0, end - span)}&end=${end}`;
 }
 
 /** Of a recording no longer than there is something before the moment, but a minute at least. */

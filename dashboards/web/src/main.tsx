@@ -7,7 +7,7 @@ import { render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Snapshot } from "./api";
 import { after, isFollowing, momentQuery, startFilm, useFilm, whyAbsent } from "./film";
-import { go, link, type Route, useRoute, VIEWS } from "./route";
+import { go, link, mend, type Route, useRoute, VIEWS } from "./route";
 import { FILM_KEYS, pressed as pressedOfFilm, Scrubber } from "./scrubber";
 import { type Link, type Live, pause, useLive } from "./stream";
 import { useTheme } from "./theme";
@@ -175,7 +175,7 @@ function Page() {
           </button>
         </div>
       </header>
-      {film && <Scrubber film={film} />}
+      {film && <Scrubber film={film} link={live.link} />}
       {!film && view && whyAbsent() && (
         <p id="no-film" class="why outside">
           Earlier moments cannot be shown: {whyAbsent()}.
@@ -192,6 +192,14 @@ function Page() {
         <p id="stale" class="notice" role="alert">
           The agent has not answered for some seconds: what is shown is old. It was measured at {view && clock(view.at.wall)}.
         </p>
+      )}
+      {route.problems && route.problems.length > 0 && (
+        <div id="wrong-link" class="notice" role="alert">
+          The link cannot be read in full. {route.problems.join(" ")}{" "}
+          <button type="button" onClick={() => mend(route)}>
+            Go on without it
+          </button>
+        </div>
       )}
       <main id="main" tabIndex={-1}>
         {view && <Announcement view={view} />}

@@ -26,6 +26,8 @@ export interface Route {
   span: number;
   /** The path of the cgroup whose past is shown among all cgroups. */
   cgroup?: string | null;
+  /** Sentences: each part of the link that the page cannot read, and what it shows instead. */
+  problems?: string[];
 }
 
 const HOUR = 3_600;
@@ -39,8 +41,15 @@ export function parse(hash: string): Route {
     const text = given.get(key);
     return text !== null && /^\d{1,12}$/.test(text) ? Number(text) : null;
   };
-  const span = Math.min(DAY, Math.max(30, whole("span") ?? HOUR));
-  return { view: known?.[0] ?? "now", end: whole("end"), span, cgroup: given.get("cgroup") };
+  const [end, span] = [whole("end"), whole("span")];
+  const found = (key: string) => `; found ${JSON.stringify(given.get(key))}`;
+  const problems = [
+    name && !known && `There is no view ${JSON.stringify(name)}: the page shows the view Now.`,
+    given.has("at") && momentOf(hash) === null && `at: expected a time such as 2026-11-22T10:13:50Z${found("at")}. The page shows the moment that a link without a time leads to.`,
+    given.has("end") && end === null && `end: expected whole seconds since 1970${found("end")}. The page shows the time up to now.`,
+    given.has("span") && span === null && `span: expected whole seconds${found("span")}. The page shows an hour.`,
+  ].flatMap((one) => (one ? [one] : []));
+  return { view: known?.[0] ?? "now", end, span: Math.min(DAY, Math.max(30, span ?? HOUR)), cgroup: given.get("cgroup"), problems };
 }
 
 /** The moment in a link, in milliseconds since 1970. */
@@ -63,6 +72,13 @@ export function link({ view, end, span, cgroup }: Route, at: number | null = mom
 
 export function go(route: Route) {
   location.hash = link(route);
+}
+
+/** Goes on with what is shown, by a link without the parts that the page could not read. */
+export function mend(route: Route) {
+  go(route);
+  // A recording has put its moment into the link already, and then the browser sees no change.
+  dispatchEvent(new Event("hashchange"));
 }
 
 /** Puts a moment into the link, without an entry in the browser's history for each tick. */

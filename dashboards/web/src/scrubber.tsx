@@ -5,6 +5,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { HistoryEvent, KeptIncident, Recording, Span } from "./api";
 import { endOf, type Film, goTo, isFollowing, jump, marked, play, seek, setReach, setSpeed, SPEEDS, step, toEnd, toLive } from "./film";
 import { Behind, Named, Table } from "./parts";
+import type { Link } from "./stream";
 import { age, clock, partOf, SECOND, zone } from "./words";
 
 const MILLI = 1e6;
@@ -130,7 +131,7 @@ function Events({ film: { recording, incidents } }: { film: Film }) {
   );
 }
 
-export function Scrubber({ film }: { film: Film }) {
+export function Scrubber({ film, link }: { film: Film; link: Link }) {
   const { recording, shown, isPlaying, isReading, speed, reach, problem } = film;
   const [dragged, drag] = useState<number | null>(null);
   const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
@@ -157,11 +158,11 @@ export function Scrubber({ film }: { film: Film }) {
     </button>
   );
   return (
-    <section class={isNow ? "film now" : "film"} id="film" aria-label={isLive ? "Time line" : "Recording"}>
+    <section class={isNow ? "film now" : "film"} id="film" data-link={link} aria-label={isLive ? "Time line" : "Recording"}>
       <div class="bar">
         {isNow ? (
           <p class="moment">
-            <b class="badge">Live</b> {isReading ? "reading the moment" : "go back in time:"}
+            <b class="badge">{link}</b> {isReading ? "reading the moment" : "go back in time:"}
           </p>
         ) : (
           <p class="moment">

@@ -35,6 +35,7 @@ let newest: Snapshot | null = null;
 let arrived = 0; // performance.now(): independent of the wall clock
 let past: Past[] = [];
 let missed = 0;
+let stream: EventSource | null = null;
 let live: Live = { view: null, link: "opening", age: 0, past, missed };
 const readers = new Set<(live: Live) => void>();
 
@@ -86,20 +87,21 @@ function take(view: Snapshot) {
 function open() {
   // What came between is told as a gap, also by another agent.
   const after = newest ? `&last=${newest.tick}` : "";
-  const stream = new EventSource(`api/v1/stream?delta=1${after}`);
-  stream.addEventListener("sample", ({ data }) => take(JSON.parse(data)));
-  stream.addEventListener("delta", ({ data }) => {
+  const own = new EventSource(`api/v1/stream?delta=1${after}`);
+  stream = own;
+  own.addEventListener("sample", ({ data }) => take(JSON.parse(data)));
+  own.addEventListener("delta", ({ data }) => {
     if (newest) take(patched(newest, JSON.parse(data)) as Snapshot);
   });
-  stream.addEventListener("gap", ({ data }) => {
+  own.addEventListener("gap", ({ data }) => {
     const { from, to } = JSON.parse(data);
     missed += to - from + 1;
     tell({ missed });
   });
-  stream.addEventListener("error", () => {
+  own.addEventListener("error", () => {
     // A browser reconnects by itself after a broken connection, but not after a 503, nor always
     // after a refused connection: closing and reopening works for all of them.
-    stream.close();
+    own.close();
     setTimeout(open, RETRY);
   });
 }
@@ -115,6 +117,10 @@ function look() {
 export function start() {
   open();
   setInterval(look, 1_000);
+  // A browser may keep a page that was left. With its stream open it would take one of six connections
+  // that the browser has to this server, and one of the agent's streams.
+  addEventListener("pagehide", () => stream?.close());
+  addEventListener("pageshow", ({ persisted }) => persisted && open());
 }
 
 export function pause(isPaused: boolean) {

@@ -114,6 +114,19 @@ export function nameOf({ place, path, name }: Scope): Name {
   }
 }
 
+/** What tells a cgroup from another one of its name: a pod from its container, a service from that of
+ * another slice. */
+export function apart({ place, path }: Scope): string {
+  switch (place.kind) {
+    case "pod":
+      return "pod";
+    case "container":
+      return `container ${place.id.slice(0, 12)}`;
+    default:
+      return ofPath(path).sub || path;
+  }
+}
+
 /** An aggressor that is not known any more: the largest u64, as JSON.parse reads it. */
 const FORGOTTEN = 2 ** 64;
 

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::mem::{Discriminant, discriminant};
 
 use crate::serve::address::Address;
-use isobar_core::model::capability::{Capability, CapabilityState};
+use isobar_core::model::capability::{Capability, missing};
 use isobar_core::model::decision::{
     Action, Decision, Effect, Event, Hold, InForce, Outcome, OutcomeResult, Phase, Release,
 };
 use isobar_core::model::node::NodeFacts;
-use isobar_core::model::sample::Sample;
+use isobar_core::model::sample::{Gap, Sample};
 use isobar_core::model::units::{Bytes, Nanos};
 use isobar_core::policy::explain::{self, relief as words};
 use isobar_core::view::OomRecord;
@@ -26,7 +26,7 @@ pub(super) struct Log {
     released: BTreeSet<u64>,
     /// Targets of the last actions and releases, by the action's id.
     targets: BTreeMap<u64, String>,
-    /// Names of what is missing.
+    /// Names of the capabilities that are missing.
     missing: Option<Vec<String>>,
 }
 
@@ -93,18 +93,14 @@ impl Log {
         !is_between && self.held.replace(discriminant(hold)) != Some(discriminant(hold))
     }
 
-    /// One line that names everything that is missing, when that becomes another list. A probe that
-    /// is left out to stay within its budget shows here, too.
-    pub(super) fn missing(&mut self, capabilities: &[Capability]) {
-        let is_missing = |one: &&Capability| {
-            matches!(one.state, CapabilityState::Absent | CapabilityState::Blind)
-        };
-        let missing = capabilities.iter().filter(is_missing);
-        let missing: Vec<String> = missing.map(|one| one.name.clone()).collect();
-        if self.missing.as_ref() == Some(&missing) {
+    /// One line that names everything that is missing, when other capabilities are. Gaps are named in
+    /// it, but come and go with cgroups, so that they alone make no line.
+    pub(super) fn missing(&mut self, capabilities: &[Capability], gaps: &[Gap]) {
+        let lacking = missing(capabilities, &[]);
+        if self.missing.as_ref().is_some_and(|before| *before == lacking) {
             return;
         }
-        match (&missing[..], &self.missing) {
+        match (&missing(capabilities, gaps)[..], &self.missing) {
             ([], None) => {}
             ([], Some(_)) => tracing::info!("nothing is missing any more"),
             (names, _) => tracing::warn!(
@@ -112,7 +108,7 @@ impl Log {
                 "cannot measure or do everything on this node; `isobar doctor` says why"
             ),
         }
-        self.missing = Some(missing);
+        self.missing = Some(lacking.into_iter().map(str::to_owned).collect());
     }
 }
 

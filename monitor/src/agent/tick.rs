@@ -186,7 +186,7 @@ impl<S: Source> Tick<S> {
         self.warm.tick(decided, self.engine.standing(), &step.snapshot);
 
         let decision = step.decision.clone();
-        self.log.missing(&capabilities);
+        self.log.missing(&capabilities, &step.snapshot.gaps);
         let handover = self.actuator.as_ref().ok().and_then(Handle::handover);
         let cost = self.meter.cost(decided, handover, kernel);
         let resident = cost.resident;

@@ -7,7 +7,8 @@ use std::io::{self, Write};
 
 use anyhow::Result;
 use isobar_core::model::capability::{Capability, CapabilityState};
-use isobar_core::view::API_VERSION;
+use isobar_core::model::sample::Gap;
+use isobar_core::view::{API_VERSION, View};
 use serde::Serialize;
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr as _;
@@ -70,7 +71,7 @@ impl Finding {
 
 pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
     let (findings, probes) = diagnose(&args.ask, sampling)?;
-    let summary = Summary::of(&findings, probes.as_deref().ok());
+    let summary = Summary::of_all(&findings, &probes);
     args.output.print(&told(&findings, &probes, &summary), |out| {
         write(out, &findings, &probes, args.output.width())?;
         Ok(writeln!(out, "\n{}", harmless(&summary.line()))?)
@@ -81,11 +82,11 @@ pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
 /// What is found, as JSON.
 pub(super) fn document(ask: &ask::AgentArgs, sampling: &[String]) -> Result<Value> {
     let (findings, probes) = diagnose(ask, sampling)?;
-    let summary = Summary::of(&findings, probes.as_deref().ok());
+    let summary = Summary::of_all(&findings, &probes);
     Ok(told(&findings, &probes, &summary))
 }
 
-type Diagnosis = (Vec<Finding>, Result<Vec<Capability>>);
+type Diagnosis = (Vec<Finding>, Result<Probes>);
 
 fn diagnose(ask: &ask::AgentArgs, sampling: &[String]) -> Result<Diagnosis> {
     let findings = if ask.is_elsewhere() { Vec::new() } else { checks::all() };
@@ -94,15 +95,47 @@ fn diagnose(ask: &ask::AgentArgs, sampling: &[String]) -> Result<Diagnosis> {
     let view = ask::Eye::open(ask, sampling).and_then(|mut eye| eye.look());
     match view {
         Err(error) if error.is::<Misused>() => Err(error),
-        view => Ok((findings, view.map(|view| view.capabilities))),
+        view => Ok((findings, view.map(Probes::of))),
     }
 }
 
-fn told(findings: &[Finding], probes: &Result<Vec<Capability>>, summary: &Summary) -> Value {
+/// What a view says of its node.
+struct Probes {
+    capabilities: Vec<Capability>,
+    /// What is missing beside them, each object once.
+    unread: Vec<Gap>,
+}
+
+impl Probes {
+    fn of(view: View) -> Self {
+        let is_absent = |one: &Capability| {
+            matches!(one.state, CapabilityState::Absent | CapabilityState::Blind)
+        };
+        let is_told =
+            |name: &str| view.capabilities.iter().any(|one| one.name == name && is_absent(one));
+        let missing = view.missing().into_iter().filter(|name| !is_told(name));
+        let gap = |name| view.snapshot.gaps.iter().find(|gap| gap.object == name).cloned();
+        let unread = missing.filter_map(gap).collect();
+        Self { capabilities: view.capabilities, unread }
+    }
+}
+
+impl<'a> Summary<'a> {
+    fn of_all(findings: &'a [Finding], probes: &'a Result<Probes>) -> Self {
+        match probes {
+            Ok(probes) => Self::of(findings, Some(&probes.capabilities)).and_unread(&probes.unread),
+            Err(_) => Self::of(findings, None),
+        }
+    }
+}
+
+fn told(findings: &[Finding], probes: &Result<Probes>, summary: &Summary) -> Value {
+    let of_view = probes.as_ref().ok();
     json!({
         "apiVersion": API_VERSION, "kind": "Diagnosis",
         "findings": findings,
-        "capabilities": probes.as_deref().unwrap_or_default(),
+        "capabilities": of_view.map_or(&[][..], |probes| &probes.capabilities),
+        "unread": of_view.map_or(&[][..], |probes| &probes.unread),
         "capabilitiesUnknown": probes.as_ref().err().map(|why| format!("{why:#}")),
         "summary": summary,
     })
@@ -121,7 +154,7 @@ struct Line<'a> {
 fn write(
     out: &mut dyn Write,
     findings: &[Finding],
-    probes: &Result<Vec<Capability>>,
+    probes: &Result<Probes>,
     width: Option<usize>,
 ) -> io::Result<()> {
     let of_finding = |finding: &'_ Finding| match (finding.state, finding.needed) {
@@ -140,15 +173,23 @@ fn write(
         })
         .collect();
     match probes {
-        Ok(probes) => lines.extend(probes.iter().map(|probe| Line {
-            sign: match probe.state {
-                CapabilityState::Attached => "ok",
-                other => other.word(),
-            },
-            name: &probe.name,
-            detail: probe.detail.clone(),
-            remedy: probe.remedy.as_deref(),
-        })),
+        Ok(Probes { capabilities, unread }) => {
+            lines.extend(capabilities.iter().map(|probe| Line {
+                sign: match probe.state {
+                    CapabilityState::Attached => "ok",
+                    other => other.word(),
+                },
+                name: &probe.name,
+                detail: probe.detail.clone(),
+                remedy: probe.remedy.as_deref(),
+            }));
+            lines.extend(unread.iter().map(|gap| Line {
+                sign: "unread",
+                name: &gap.object,
+                detail: gap.detail.clone(),
+                remedy: None,
+            }));
+        }
         Err(why) => {
             let detail = format!("{why:#}");
             lines.push(Line { sign: "unknown", name: PROBES, detail, remedy: None });
@@ -195,8 +236,33 @@ fn colour(sign: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use anstream::StripStream;
+    use isobar_core::model::sample::GapReason;
+    use isobar_core::model::snapshot::Snapshot;
 
     use super::*;
+
+    #[test]
+    fn probes_and_what_is_unread_are_what_a_view_misses() {
+        let capability = |name: &str, state| {
+            let (name, detail) = (name.to_owned(), String::new());
+            Capability { name, state, detail, remedy: None }
+        };
+        let gap = |object: &str, why| Gap { object: object.into(), why, detail: "no".into() };
+        let capabilities =
+            vec![capability("a", CapabilityState::Absent), capability("b", CapabilityState::Off)];
+        let gaps = [GapReason::Unsupported, GapReason::Denied].map(|why| gap("/x", why));
+        let gaps =
+            gaps.into_iter().chain([gap("a", GapReason::Denied), gap("/y", GapReason::Gone)]);
+        let snapshot = Snapshot { gaps: gaps.collect(), ..Snapshot::default() };
+        let view = View { capabilities, snapshot, ..View::default() };
+        assert_eq!(view.missing(), ["a", "/x"]);
+        let summary = Ok(Probes::of(view));
+        let line = Summary::of_all(&[], &summary).line();
+        assert_eq!(
+            line,
+            "0 ok; 1 absent, and isobar works without: a; 1 off: b; 1 cannot be read: /x"
+        );
+    }
 
     #[test]
     fn aligned_wraps_text_at_terminal_width() {

@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use isobar::agent::{Live, Observer, Plan};
+use isobar::clock;
 use isobar::clock::written::When;
-use isobar::record::incident::words::clock;
+use isobar::record::incident::words::clock as date;
 use isobar::scenario::{self, signals};
 use isobar::serve::address::Address;
 use isobar_core::model::decision::{Decision, Order, Ranking};
@@ -130,15 +131,15 @@ pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
         return course(Ticks::open(args.file.as_deref(), args.range)?, args);
     }
     let plan = args.plan.plan(None)?;
-    let ranking = match &args.file {
+    let (ranking, now) = match &args.file {
         Some(file) if args.at.is_none() && !is_recording(file) => {
-            of_file(file, args, &plan.settings.ranking)?
+            (of_file(file, args, &plan.settings.ranking)?, None)
         }
         file if args.at.is_some() || file.is_some() => return of_past(args, sampling),
-        _ => of_node(args, plan)?,
+        _ => (of_node(args, plan)?, Some(clock::now().wall)),
     };
     let document = Document::new("Ranking", &ranking);
-    args.output.print(&document, |out| Ok(print::write(out, &ranking, args.output)?))?;
+    args.output.print(&document, |out| Ok(print::write(out, &ranking, now, args.output)?))?;
     Ok(Code::Ok)
 }
 
@@ -232,8 +233,8 @@ impl<'a> Dated<'a> {
     }
 
     fn write(&self, out: &mut dyn Write, output: Format) -> io::Result<()> {
-        writeln!(out, "{}, tick {}", clock(self.at.wall), self.tick)?;
-        print::write(out, self.ranking, output)
+        writeln!(out, "{}, tick {}", date(self.at.wall), self.tick)?;
+        print::write(out, self.ranking, Some(self.at.wall), output)
     }
 }
 

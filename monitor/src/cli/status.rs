@@ -3,12 +3,11 @@
 mod wait;
 mod watch;
 
-use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::time::Duration;
 
 use anyhow::Result;
-use isobar_core::model::capability::{Capability, CapabilityState};
+use isobar_core::model::capability::Capability;
 use isobar_core::model::condition::{Condition, Status};
 use isobar_core::model::sample::GapReason;
 use isobar_core::model::units::Percent;
@@ -139,16 +138,9 @@ pub(crate) fn relief(view: &View) -> Option<&str> {
     Some(&relief.detail)
 }
 
-/// The names of what could not be attached or read; `None` if nothing is missing.
+/// The first names of what is missing, and how many more; `None` if nothing is.
 fn missing(view: &View, n_named: usize) -> Option<String> {
-    let lacking = view.capabilities.iter().filter(|c| c.state != CapabilityState::Attached);
-    let lacking = lacking
-        .map(|capability| capability.name.as_str())
-        .filter(|name| *name != Capability::RELIEF);
-    let gaps = view.snapshot.gaps.iter().map(|gap| gap.object.as_str());
-    let mut named = BTreeSet::new();
-    // A file may be a gap more than once: for each of those who read it.
-    let names: Vec<_> = lacking.chain(gaps).filter(|name| named.insert(*name)).collect();
+    let names = view.missing();
     let more = match names.len() {
         0 => return None,
         n if n > n_named => format!(" and {} more", n - n_named),
@@ -198,12 +190,14 @@ fn summary(view: &View) -> Value {
         "capabilities": view.capabilities,
         "foresight": view.foresight,
         "gaps": view.snapshot.gaps,
+        "missing": view.missing(),
         "cost": view.cost,
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use isobar_core::model::capability::CapabilityState;
     use isobar_core::model::sample::Gap;
     use isobar_core::model::snapshot::Snapshot;
 
@@ -220,10 +214,9 @@ mod tests {
         let off = |name: &&str| capability(name, CapabilityState::Absent);
         let tail = "; `isobar doctor` lists causes and remedies";
         #[rustfmt::skip]
-        let table: [(&[&str], &[&str], Option<&str>); 6] = [
+        let table: [(&[&str], &[&str], Option<&str>); 5] = [
             // absent, unread, line
             (&[],                        &[],                   None),
-            (&["relief"],                &[],                   None), // the mode has a line of its own
             (&["a", "b"],                &[],                   Some("a, b")),
             (&["a", "b", "c", "d", "e"], &[],                   Some("a, b, c and 2 more")),
             (&["a"],                     &["/x", "/x", "/y", "/x"], Some("a, /x, /y")),
@@ -232,7 +225,7 @@ mod tests {
         for (names, unread, want) in table {
             let gap = |object: &&str| Gap {
                 object: (*object).into(),
-                why: GapReason::Failed,
+                why: GapReason::Unsupported,
                 detail: "no such file".into(),
             };
             let mut capabilities: Vec<_> = names.iter().map(off).collect();

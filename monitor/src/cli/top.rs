@@ -3,7 +3,7 @@
 
 mod draw;
 mod feed;
-mod figures;
+pub(super) mod figures;
 mod film;
 mod paint;
 mod panes;

@@ -6,7 +6,8 @@ use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, State};
+use axum::extract::{FromRequestParts, Path, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use serde::Serialize;
@@ -64,6 +65,19 @@ pub(super) struct One {
     incident: Incident,
 }
 
+/// The name of an incident in the path of a request.
+pub(super) struct Name(String);
+
+impl FromRequestParts<Shared> for Name {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Response> {
+        let name = Path::from_request_parts(parts, shared).await.map(|Path(name)| Self(name));
+        // Only of a text that is not UTF-8; axum would answer in plain text.
+        name.map_err(|why| refuse(why.status(), "the name of an incident must be UTF-8"))
+    }
+}
+
 pub(super) async fn list(State(shared): State<Shared>, headers: HeaderMap) -> Response {
     answer(&shared, &headers, |shelf| {
         let all = shelf.map_or_else(|| Ok(Vec::new()), Shelf::list)?;
@@ -75,7 +89,7 @@ pub(super) async fn list(State(shared): State<Shared>, headers: HeaderMap) -> Re
 
 pub(super) async fn one(
     State(shared): State<Shared>,
-    Path(name): Path<String>,
+    Name(name): Name,
     headers: HeaderMap,
 ) -> Response {
     answer(&shared, &headers, move |shelf| {
@@ -87,7 +101,7 @@ pub(super) async fn one(
 }
 
 /// The ticks of one, as `isobar replay` reads them.
-pub(super) async fn file(State(shared): State<Shared>, Path(name): Path<String>) -> Response {
+pub(super) async fn file(State(shared): State<Shared>, Name(name): Name) -> Response {
     let found = from_shelf(&shared, move |shelf| {
         let unknown = || ShelfError::Unknown(name.clone());
         let shelf = shelf.ok_or_else(unknown)?;

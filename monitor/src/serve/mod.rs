@@ -27,6 +27,7 @@ mod totals;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::Query;
 use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{from_fn, map_response};
 use axum::response::{IntoResponse, Response};
@@ -35,7 +36,7 @@ use serde::Serialize;
 
 use crate::clock;
 use film::Film;
-use film::moment::Seen;
+use film::moment::{Seen, no_moment};
 use isobar_core::model::sample::Moment;
 use isobar_core::view::Document;
 use negotiate::{accepts_gzip, held, kept, tagged};
@@ -101,14 +102,24 @@ fn api() -> Vec<(&'static str, MethodRouter<Shared>)> {
         ("/openapi.json", page::file("application/json", page::packed!("openapi.json"))),
     ];
     all.extend(Part::ALL.map(|part| {
-        let of = move |seen, headers| document(part, seen, headers);
+        let of = move |seen, query, headers| document(part, seen, query, headers);
         (part.path(), get(of))
     }));
     all
 }
 
-/// A document of one view.
-async fn document(part: Part, Seen { published, is_newest }: Seen, headers: HeaderMap) -> Response {
+/// A document of one view. The kubelet's clients give its summary parameters that isobar does not have.
+async fn document(
+    part: Part,
+    Seen { published, is_newest }: Seen,
+    query: Pairs,
+    headers: HeaderMap,
+) -> Response {
+    if part != Part::Summary
+        && let Some(refused) = no_moment(&query)
+    {
+        return refused;
+    }
     tagged(&headers, &published.tag(), || {
         let is_packed = accepts_gzip(&headers);
         let document = published.document(part, is_packed);
@@ -128,6 +139,9 @@ struct Status<'a> {
     code: u16,
     message: &'a str,
 }
+
+/// The parameters of a request.
+type Pairs = Query<Vec<(String, String)>>;
 
 fn refuse(status: StatusCode, message: &str) -> Response {
     let body = Document::new("Status", Status { code: status.as_u16(), message });

@@ -1,4 +1,4 @@
-//! Makes openapi.json: paths by hand, from openapi/base.json; schemas from the types that are served.
+//! Makes openapi.json: paths by hand, from openapi/base.json, with what all of them answer; schemas from the types that are served.
 //! A test, so that the agent has no part of it.
 
 mod words;
@@ -25,6 +25,9 @@ const WIDTH: usize = 100;
 /// not tell.
 const KEYS: [(&str, &str, &str); 2] =
     [("MemoryWait", "causes", "MemoryCause"), ("ReliefConfig", "deadlines", "StepKind")];
+
+/// What every path answers: a status, and the response of `base.json`.
+const REFUSED: [(&str, &str); 2] = [("405", "ReadOnly"), ("421", "OtherHost")];
 
 fn generator() -> SchemaGenerator {
     let settings = SchemaSettings::draft2020_12().for_serialize();
@@ -97,8 +100,26 @@ fn of_summary() -> Map<String, Value> {
     all
 }
 
+/// Adds to each path what holds of all: what is refused everywhere and, as every document is tagged,
+/// the answer to a client that has it.
+fn answer_all(paths: &mut Map<String, Value>) {
+    let to = |kind: &str, name: &str| json!({ "$ref": format!("#/components/{kind}/{name}") });
+    for of in paths.values_mut().map(|path| &mut path["get"]) {
+        for (status, name) in REFUSED {
+            of["responses"][status] = to("responses", name);
+        }
+        if of["responses"]["200"]["content"].get("application/json").is_some() {
+            of["responses"]["304"] = to("responses", "Has");
+            let mut parameters = of["parameters"].as_array().cloned().unwrap_or_default();
+            parameters.push(to("parameters", "IfNoneMatch"));
+            of["parameters"] = parameters.into();
+        }
+    }
+}
+
 fn document() -> String {
     let mut document: Value = serde_json::from_str(BASE).unwrap();
+    answer_all(document["paths"].as_object_mut().unwrap());
     document["components"]["schemas"] = Schemas::of_all().into();
     let mut text = String::new();
     print(&document, 0, 0, &mut text);

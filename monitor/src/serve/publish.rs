@@ -15,7 +15,6 @@ use super::film::refill;
 use super::film::runs::Known;
 use super::history::{self, History, Recorder, Room};
 use super::metrics::{self, Format};
-use super::negotiate::gzip;
 use super::parts::{Beside, Part};
 use super::totals::Totals;
 use crate::record::incident::Counts;
@@ -67,7 +66,8 @@ pub struct Published {
     started: Moment,
     /// By part, packed by gzip or not.
     documents: Documents<(Part, bool)>,
-    metrics: Documents<Format>,
+    /// By format, packed by gzip or not.
+    metrics: Documents<(Format, bool)>,
     brief: OnceLock<Body>,
     briefest: OnceLock<Body>,
 }
@@ -81,14 +81,9 @@ impl fmt::Debug for Published {
 impl Published {
     /// A document of the view, packed by gzip or not.
     pub(super) fn document(&self, part: Part, is_packed: bool) -> Arc<Body> {
-        let (tick, of) = (self.tick, &self.documents);
         let (settings, disks) = (self.settings.as_deref(), self.disks.as_deref());
         let beside = Beside { settings, disks, cpus: self.totals.cpus.as_ref() };
-        let plain = || of.of(tick, (part, false), || part.render(&self.view, beside));
-        match is_packed {
-            true => of.of(tick, (part, true), || gzip(&plain()).into()),
-            false => plain(),
-        }
+        self.documents.packed(self.tick, part, is_packed, || part.render(&self.view, beside))
     }
 
     /// See [`render_brief`].
@@ -123,9 +118,9 @@ impl Published {
         metrics::recorded(self)
     }
 
-    /// See [`metrics::render`].
-    pub(super) fn metrics(self: &Arc<Self>, format: Format) -> Arc<Body> {
-        self.metrics.of(self.tick, format, || metrics::render(self, format))
+    /// See [`metrics::render`]; packed by gzip or not.
+    pub(super) fn metrics(self: &Arc<Self>, format: Format, is_packed: bool) -> Arc<Body> {
+        self.metrics.packed(self.tick, format, is_packed, || metrics::render(self, format))
     }
 }
 
@@ -139,7 +134,7 @@ pub struct Publisher {
     resources: Option<Arc<NodeResources>>,
     totals: Totals,
     documents: Documents<(Part, bool)>,
-    metrics: Documents<Format>,
+    metrics: Documents<(Format, bool)>,
     recorder: Recorder,
     incidents: Option<Arc<Shelf>>,
     recording: Option<Ring>,

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::Extension;
-use axum::extract::{RawQuery, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -18,10 +18,11 @@ use tokio_stream::Stream;
 use tokio_stream::wrappers::WatchStream;
 
 use super::delta::Follower;
+use super::history::only;
 use super::listen::Client;
 use super::peer::{self, Link, Peer};
 use super::publish::Published;
-use super::{Shared, refuse};
+use super::{Pairs, Shared, refuse};
 use crate::clock;
 use isobar_core::model::units::Nanos;
 use isobar_core::view::Document;
@@ -107,10 +108,14 @@ impl Taken {
 /// client skips to the newest, because a watch channel holds only one.
 pub(super) async fn open(
     State(shared): State<Shared>,
-    RawQuery(query): RawQuery,
+    query: Pairs,
     headers: HeaderMap,
     client: Option<Extension<Client>>,
 ) -> Response {
+    let [delta, asked] = match only(&query, ["delta", "last"]) {
+        Ok(values) => values,
+        Err(why) => return refuse(StatusCode::BAD_REQUEST, &why),
+    };
     let client = client.map(|Extension(client)| client);
     let client = client.unwrap_or_else(|| Client::unconnected(Link::Unix { uid: 0 }));
     let Some(seat) = shared.seats.take(client, peer::of) else {
@@ -120,11 +125,9 @@ pub(super) async fn open(
         );
         return refuse(StatusCode::SERVICE_UNAVAILABLE, &text);
     };
-    let query = query.unwrap_or_default();
-    let is_delta = query.split('&').any(|pair| pair == "delta=1");
+    let is_delta = delta.as_deref() == Some("1");
     // A browser that opens a stream anew sends no header.
-    let asked = query.split('&').find_map(|pair| pair.strip_prefix("last="));
-    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).or(asked);
+    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).or(asked.as_deref());
     let last = last.and_then(|id| id.parse().ok());
     let events = Events {
         latest: WatchStream::new(shared.latest),

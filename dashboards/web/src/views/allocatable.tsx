@@ -12,6 +12,8 @@ const amount = (signal: string, n: number) =>
 
 /** A result that an operator has to look at. */
 const isWrong = ({ result }: LimitState) => result === "drifted" || result === "failed";
+/** Limits that differ are shown with all their digits: in short, two of them could look alike. */
+const unitOf = (limit: LimitState) => (limit.write.file.startsWith("memory.") && !isOther(limit) ? "bytes" : "other");
 const isOther = ({ live, write }: LimitState) => live != null && live !== write.value;
 
 function Left({ view }: { view: Snapshot }) {
@@ -45,6 +47,14 @@ function Left({ view }: { view: Snapshot }) {
   );
 }
 
+/** A quantity of bytes for a reader, with all its digits in the title; another text as it is. */
+function Amount({ of, text }: { of: "bytes" | "other"; text: string }) {
+  const n = of === "bytes" ? quantity(text) : NaN;
+  return Number.isFinite(n) ? <span title={`${n} bytes`}>{bytes(n)}</span> : <>{text}</>;
+}
+
+const isOfBytes = (name: string) => /^(memory|ephemeral-storage|hugepages-)/.test(name);
+
 /** A quantity of Kubernetes as a number. */
 function quantity(text: string): number {
   const [, digits, unit] = /^([\d.]+)(.*)$/.exec(text) ?? [];
@@ -55,7 +65,7 @@ function quantity(text: string): number {
 function Reserved({ view: { resources } }: { view: Snapshot }) {
   if (!resources) return null;
   const { capacity, kubeReserved, systemReserved, evictionHard, allocatable } = resources;
-  const of = (list: Record<string, string>) => (name: string) => list[name] ?? "–";
+  const of = (list: Record<string, string>) => (name: string) => <Amount of={isOfBytes(name) ? "bytes" : "other"} text={list[name] ?? "–"} />;
   const share = (name: string) => quantity(allocatable[name] ?? "") / quantity(capacity[name] ?? "");
   return (
     <Panel title="What pods may have" id="resources">
@@ -105,9 +115,9 @@ function Limits({ title, id, limits, nothing }: { title: string; id: string; lim
         columns={[
           { head: "Cgroup", cell: ({ write }: LimitState) => write.cgroup },
           { head: "File", cell: ({ write }) => write.file },
-          { head: "Configured", isNumber: true, cell: ({ write }) => write.value },
-          { head: "In force", isNumber: true, cell: ({ live }) => live ?? "unreadable" },
-          { head: "Before isobar", isNumber: true, cell: ({ before }) => before ?? "–" },
+          { head: "Configured", isNumber: true, cell: (limit) => <Amount of={unitOf(limit)} text={limit.write.value} /> },
+          { head: "In force", isNumber: true, cell: (limit) => <Amount of={unitOf(limit)} text={limit.live ?? "unreadable"} /> },
+          { head: "Before isobar", isNumber: true, cell: (limit) => <Amount of={unitOf(limit)} text={limit.before ?? "–"} /> },
           {
             head: "Result",
             cell: (limit) => (

@@ -8,7 +8,7 @@ import { Behind, Meter, Named, Panel, Table } from "../parts";
 import { link, type Route } from "../route";
 import type { Past } from "../stream";
 import { moved, weight, worstShare } from "../waits";
-import { bytes, clock, memoryCauses, type Name, nameOf, percent, SECOND, time } from "../words";
+import { apart, bytes, clock, memoryCauses, type Name, nameOf, percent, SECOND, time } from "../words";
 import { PastOf } from "./past";
 
 interface Row {
@@ -103,10 +103,15 @@ function Heat({ view, past }: { view: Snapshot; past: Past[] }) {
   const sums = new Map<string, number>();
   for (const { waits } of past) for (const [id, share] of Object.entries(waits)) sums.set(id, (sums.get(id) ?? 0) + (share ?? 0));
   const most = [...sums].filter(([, sum]) => sum > 0).sort(([, a], [, b]) => b - a).slice(0, HEAT_ROWS);
-  const nameOfId = (id: string): Name => {
+  const called = (id: string): Name => {
     const scope = view.scopes[id];
-    return scope ? nameOf(scope) : { name: "not among those that wait most now", sub: `id ${id}` };
+    return scope ? { name: nameOf(scope).name, sub: apart(scope) } : { name: "not among those that wait most now", sub: `id ${id}` };
   };
+  const names = most.map(([id]) => called(id).name);
+  const rows = most.map(([id]) => {
+    const { name, sub } = called(id);
+    return { id, name: names.filter((other) => other === name).length > 1 ? `${name}, ${sub}` : name };
+  });
   const level = (share: number | null | undefined) => (share == null ? "none" : `heat${share < 1 ? 0 : Math.min(5, Math.ceil(share / 20))}`);
   const label = `Waiting of the ${most.length} cgroups that waited most, by tick, over the last ${past.length} ticks`;
   return (
@@ -117,9 +122,9 @@ function Heat({ view, past }: { view: Snapshot; past: Past[] }) {
         among the cgroups that are told of.
       </p>
       <div class="heatmap" role="img" aria-label={label}>
-        {most.map(([id]) => (
+        {rows.map(({ id, name }) => (
           <div key={id} class="heatrow">
-            <span class="heatname">{nameOfId(id).name}</span>
+            <span class="heatname">{name}</span>
             <svg viewBox="0 0 60 1" preserveAspectRatio="none" aria-hidden="true">
               {past.map(({ tick, waits }, at) => (
                 <rect key={tick} class={level(waits[id])} x={60 - past.length + at} y={0} width={1.02} height={1} />
@@ -134,8 +139,8 @@ function Heat({ view, past }: { view: Snapshot; past: Past[] }) {
             caption={label}
             columns={[
               { head: "Time", cell: ({ wall }: Past) => clock(wall) },
-              ...most.map(([id]) => ({
-                head: nameOfId(id).name,
+              ...rows.map(({ id, name }) => ({
+                head: name,
                 isNumber: true,
                 cell: ({ waits }: Past) => percent(waits[id]),
               })),

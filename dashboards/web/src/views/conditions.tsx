@@ -5,7 +5,7 @@ import { useEvents } from "../history";
 import { Behind, Named, Panel, Sentences, StatusWord, Table } from "../parts";
 import type { Route } from "../route";
 import { age, called, clock, partOf, percent, sentence, spaced } from "../words";
-import { Range } from "./time";
+import { Range, Refused } from "./time";
 
 /** The rule of a condition's phase, with its numbers: docs/policy.md. */
 function rule({ phase, avg10, avg60, threshold, why, seen }: Condition): string {
@@ -142,7 +142,7 @@ export function Conditions({ view, route }: { view: Snapshot; route: Route }) {
         <Sentences of={view.explanation.why.map(sentence)} />
       </Panel>
       <Panel title="Over time" id="lanes" aside={<Range route={route} />}>
-        {error && <p class="notice">{error}</p>}
+        <Refused error={error} route={route} />
         <p class="legend">
           <span class="key lane-true" />
           True, or due <span class="key lane-met" />

@@ -5,7 +5,7 @@ import { useEvents } from "../history";
 import { Meter, Named, Panel, Sentences, Table } from "../parts";
 import type { Route } from "../route";
 import { age, bytes, clock, fullName, mode, ofPath, sentence, spaced, time } from "../words";
-import { Range } from "./time";
+import { Range, Refused } from "./time";
 
 /** Keys whose values are counts of something. */
 const UNITS: Record<string, (value: number) => string> = { taken: bytes, harm: time, excess: bytes, usage: bytes };
@@ -102,11 +102,12 @@ function Actions({ view }: { view: Snapshot }) {
 }
 
 /** Each action with its outcome, its effects and its release, newest first. */
-function Past({ events, route }: { events: HistoryEvents | null; route: Route }) {
+function Past({ events, error, route }: { events: HistoryEvents | null; error: string | null; route: Route }) {
   const all = events?.events.filter(({ action }) => action !== undefined) ?? [];
   const ids = [...new Set(all.map(({ action }) => action))].reverse();
   return (
     <Panel title="Earlier actions" id="actions" aside={<Range route={route} />}>
+      <Refused error={error} route={route} />
       <Table
         caption="What isobar did, or would have done, and what came of it; newest first."
         columns={[
@@ -133,7 +134,7 @@ function Past({ events, route }: { events: HistoryEvents | null; route: Route })
 }
 
 export function Decisions({ view, route }: { view: Snapshot; route: Route }) {
-  const events = useEvents(route).data;
+  const { data: events, error } = useEvents(route);
   const { ranking } = view.decision;
   return (
     <>
@@ -148,7 +149,7 @@ export function Decisions({ view, route }: { view: Snapshot; route: Route }) {
           </p>
         </Panel>
       )}
-      <Past events={events} route={route} />
+      <Past events={events} error={error} route={route} />
     </>
   );
 }

@@ -14,8 +14,8 @@ function Capabilities({ view }: { view: Snapshot }) {
   );
   const known = [...view.capabilities].sort((a, b) => ORDER[a.state] - ORDER[b.state]);
   const off = known.filter(({ state }) => state === "off").length;
-  const missing = new Set([...gaps, ...known].filter(({ state }) => state !== "attached" && state !== "off").map(({ name }) => name)).size;
-  const counts = [missing && `${missing} missing`, off && `${off} off`].filter(Boolean);
+  const missing = view.missing.length;
+  const counts = [missing > 0 && `${missing} missing`, off && `${off} off`].filter(Boolean);
   return (
     <Panel title={`Capabilities: ${counts.join(", ") || "all there"}`} id="capabilities">
       <Table

@@ -24,10 +24,19 @@ const MEASURES: Record<Resource, string[]> = {
   io: ["system.io.some"],
 };
 
+type ScopeName = Condition["scope"];
+
+/** What holds now. */
+const openSpans = (events: HistoryEvents | null) => events?.spans.filter(({ end, state }) => end == null && state !== "Unknown") ?? [];
+
 function conditionsOf(view: Snapshot, resource: Resource): Condition[] {
   const wanted = resource === "io" ? "disk" : resource;
   return view.decision.assessment.conditions.filter((condition) => condition.resource === wanted);
 }
+
+/** Whether the headline names who waits for a CPU: what is short of memory comes before that. */
+const isOfCpu = ({ verdict, usage, decision }: Snapshot) =>
+  !usage.isShortOfMemory && !decision.ranking?.loss && verdict.some(({ resource, mood }) => resource === "cpu" && (mood === "pressed" || mood === "waits"));
 
 /** Since when a mood holds: when its measure last rose above its line. */
 function moodSince(history: History | null, view: Snapshot, { resource, mood }: Snapshot["verdict"][number]) {
@@ -45,11 +54,11 @@ function rawSince(history: History | null, view: Snapshot, { resource, mood }: S
   return found ? ` Raw PSI has been at ${MOODS.waits} % or above ${found.isWhole ? "" : "at least "}${since(found.from, view.at)}.` : "";
 }
 
-function Verdict({ view, history, events }: { view: Snapshot; history: History | null; events: HistoryEvents | null }) {
+function Verdict({ view, past, history, events }: { view: Snapshot; past: Past[]; history: History | null; events: HistoryEvents | null }) {
   const { conditions } = view.decision.assessment;
   const holds = conditions.filter(({ status }) => status === "True");
   const unknown = conditions.filter(({ status }) => status === "Unknown");
-  const open = events?.spans.filter(({ end, state }) => end == null && state !== "Unknown") ?? [];
+  const open = openSpans(events);
   const met = open.filter(({ kind }) => kind === "threshold");
   const ofKubelet = open.filter(({ kind, state }) => kind === "nodePressure" && state === "True");
   // The kubelet keeps its conditions for minutes after their thresholds were last met.
@@ -59,6 +68,7 @@ function Verdict({ view, history, events }: { view: Snapshot; history: History |
   const isDue = met.some(({ state }) => state === "due");
   const isPressed = view.verdict.some(({ mood }) => mood === "pressed");
   const isBad = isPressed || holds.length > 0 || ofKubelet.some(({ name }) => isMet(name)) || isDue;
+  const { pairs, over } = lately(past, 10);
   const recent = recentStep(events, view);
   const isKilled = kills(events).some((kill) => isRecent(kill, view));
   const isSome = view.verdict.some(({ mood }) => mood === "waits") || met.length + ofKubelet.length > 0 || recent !== undefined || isKilled;
@@ -70,6 +80,11 @@ function Verdict({ view, history, events }: { view: Snapshot; history: History |
       <p id="headline" class="headline">
         {view.headline}
       </p>
+      {isOfCpu(view) && pairs.length > 0 && over > view.interval && (
+        <p id="windows" class="why">
+          The headline tells of waits in the last tick. Below, waits for CPUs are added up over {age(over)}, so another cgroup may come first.
+        </p>
+      )}
       {recent && (
         <p id="deed" class="deed">
           {age(view.at.wall - recent.event.at.wall)} ago, isobar{isObserved(recent.event) && ", which only observes and did nothing"}: {stepAlone(recent.event.text)}. {recent.came && !isObserved(recent.event) && sentence(recent.came)}
@@ -287,20 +302,54 @@ function Why({ view, events }: { view: Snapshot; events: HistoryEvents | null })
   );
 }
 
-const LINES: Record<Resource, Drawn[]> = {
+/** What is drawn of the node and of all pods: a resource, or the memory that is left. */
+const LINES: Record<Resource | "left", Drawn[]> = {
   cpu: [
-    { name: "system.cpu.contention", label: "contention", colour: "others" },
-    { name: "system.cpu.some", label: "raw PSI some", colour: "raw", isDashed: true },
+    { name: "cpu.contention", label: "contention", colour: "others" },
+    { name: "cpu.some", label: "raw PSI some", colour: "raw", isDashed: true },
   ],
   memory: [
-    { name: "system.memory.shortage", label: "shortage", colour: "others" },
-    { name: "system.memory.some", label: "raw PSI some", colour: "raw", isDashed: true },
+    { name: "memory.shortage", label: "shortage", colour: "others" },
+    { name: "memory.some", label: "raw PSI some", colour: "raw", isDashed: true },
   ],
   io: [
-    { name: "system.io.full", label: "raw PSI full", colour: "others" },
-    { name: "system.io.some", label: "raw PSI some", colour: "raw", isDashed: true },
+    { name: "io.full", label: "raw PSI full", colour: "others" },
+    { name: "io.some", label: "raw PSI some", colour: "raw", isDashed: true },
+  ],
+  left: [
+    { name: "memory.available", label: "available", colour: "others" },
+    { name: "memory.threshold", label: "threshold", colour: "raw", isDashed: true },
   ],
 };
+
+const SCOPES = ["system", "kubepods"] as const;
+const linesOf = (scope: ScopeName, lines: Drawn[]) => lines.map((one) => ({ ...one, name: `${scope}.${one.name}` }));
+const SERIES = SCOPES.flatMap((scope) => linesOf(scope, Object.values(LINES).flat())).map(({ name }) => name).join(",");
+
+/** Whether a condition, a threshold that is met or the ranking says that a resource of the node, or of
+ * all pods, is short. */
+function isJudged(view: Snapshot, events: HistoryEvents | null, scope: ScopeName, resource: Resource): boolean {
+  const own = scope === "kubepods" ? "allocatableMemory.available" : "memory.available";
+  const isOf = (signal: string) =>
+    signal.startsWith(`${scope}.${resource === "io" ? "disk" : resource}.`) || (resource === "memory" && signal === own);
+  const signals = [view.decision.ranking?.signal ?? "", ...openSpans(events).flatMap(({ kind, name }) => (kind === "threshold" ? [name] : []))];
+  return signals.some(isOf) || conditionsOf(view, resource).some((one) => one.scope === scope && one.status === "True");
+}
+
+const ALL = ["cpu", "memory", "io"] as const;
+
+/** What waits are drawn: the node's, and after them those of all pods where they are short. */
+const drawn = (view: Snapshot, events: HistoryEvents | null) =>
+  SCOPES.flatMap((scope) => ALL.filter((resource) => scope === "system" || isJudged(view, events, scope, resource)).map((resource) => ({ scope, resource })));
+
+/** Whose memory left is drawn: of what is short, and of the node where work waits for memory. */
+function leftOf(view: Snapshot, events: HistoryEvents | null): ScopeName[] {
+  const short = SCOPES.filter((scope) => isJudged(view, events, scope, "memory"));
+  const isWaitedFor = view.verdict.some(({ resource, mood }) => resource === "memory" && (mood === "pressed" || mood === "waits"));
+  return short.length === 0 && isWaitedFor ? ["system"] : short;
+}
+
+const titled = (what: string, scope: ScopeName) => (scope === "kubepods" ? `${what}, all pods` : what);
 
 function LastHour({ view, history, events, rules, isDark, isRecorded }: NowOf & { history: History | null; events: HistoryEvents | null; rules: Maybe<Rules> }) {
   const long = history && history.end.boot - history.begin.boot < 3_600e9 ? age(history.end.boot - history.begin.boot) : "hour";
@@ -309,27 +358,38 @@ function LastHour({ view, history, events, rules, isDark, isRecorded }: NowOf & 
       <p class="why">
         Share of time in which at least one task waited, averaged over ten seconds; a condition looks at a minute,
         too. Dashed across: the threshold of the condition, and that of a signal by which pods are ended. Red: a
-        condition of this resource was True. Grey stripes: Unknown. A gap was not measured.
+        condition of this resource was True. Grey stripes: Unknown. A gap was not measured. Where all pods are short of
+        it, they have a chart of their own; where memory is short, one shows what is left of it.
       </p>
       <div class="cards">
-        {(["cpu", "memory", "io"] as const).map((resource) => {
+        {drawn(view, events).map(({ scope, resource }) => {
           const conditions = conditionsOf(view, resource);
-          const own = conditions.find(({ scope }) => scope === "system");
-          const told = conditions.filter((one) => one === own || one.status === "True");
+          const own = conditions.find((one) => one.scope === scope);
+          const told = conditions.filter((one) => one === own || (scope === "system" && one.status === "True"));
           return (
             <Chart
-              key={resource}
-              title={RESOURCES[resource]}
+              key={`${scope} ${resource}`}
+              title={titled(RESOURCES[resource], scope)}
               about={told.map(({ type, status }) => `${type} is ${status}`).join(", ") || "no condition"}
               history={history}
-              series={LINES[resource]}
-              thresholds={thresholds(rules, "system", resource, own)}
+              series={linesOf(scope, LINES[resource])}
+              thresholds={thresholds(rules, scope, resource, own)}
               spans={shaded(events, own?.type, conditions.map(({ type }) => type))}
               cursor="hour"
               isDark={isDark}
             />
           );
         })}
+        {leftOf(view, events).map((scope) => (
+          <Chart
+            key={`${scope} left`}
+            title={titled("Memory left", scope)}
+            history={history}
+            series={linesOf(scope, LINES.left)}
+            cursor="hour"
+            isDark={isDark}
+          />
+        ))}
       </div>
     </Panel>
   );
@@ -344,12 +404,12 @@ export interface NowOf {
 
 export function Now(of: NowOf) {
   const { view, past, isRecorded } = of;
-  const history = sinceKnown(useHistory(HOUR, "system.cpu,system.memory,system.io").data);
+  const history = sinceKnown(useHistory(HOUR, SERIES).data);
   const events = useEvents(HOUR).data;
   const rules = useRules();
   return (
     <>
-      <Verdict view={view} history={history} events={events} />
+      <Verdict view={view} past={past} history={history} events={events} />
       <div class="answers">
         <Because view={view} past={past} />
         <Sufferers view={view} past={past} />

@@ -5,8 +5,8 @@ import { Chart, type Drawn } from "../chart";
 import { usePast } from "../film";
 import { shaded, thresholds, useEvents, useHistory, useRules } from "../history";
 import { Panel } from "../parts";
-import { go, type Route } from "../route";
-import { causeName, percent, SECOND } from "../words";
+import { go, link, type Route } from "../route";
+import { causeName, percent, SECOND, sentence } from "../words";
 
 export const SPANS = [
   [600, "10 min"],
@@ -57,6 +57,17 @@ export function Range({ route }: { route: Route }) {
         {route.end === null ? "Following" : "Follow"}
       </button>
     </div>
+  );
+}
+
+/** Why the agent gave no figures, and from a time that it refuses the way to now. */
+export function Refused({ error, route }: { error: string | null; route: Route }) {
+  if (error === null) return null;
+  return (
+    <p class="notice refused" role="alert">
+      {sentence(error)}{" "}
+      {route.end !== null && <a href={link({ ...route, end: null })}>Show the time up to now</a>}
+    </p>
   );
 }
 
@@ -153,7 +164,7 @@ export function Time({ view, route, isDark }: { view: Snapshot; route: Route; is
   });
   return (
     <>
-      {error && <p class="notice">{error}</p>}
+      <Refused error={error} route={route} />
       {scopes.map((scope) => (
         <Panel
           key={scope}
@@ -161,12 +172,14 @@ export function Time({ view, route, isDark }: { view: Snapshot; route: Route; is
           id={`time-${scope}`}
           aside={scope === "system" ? <Range route={route} /> : undefined}
         >
-          <p class="why">Drag over a part to look closer. Dashed across: the thresholds of the condition and of a signal by which pods are ended. Red: the condition was True. Grey stripes: Unknown. A gap was not measured.</p>
-          <div class="charts">
-            {PLANS.slice(0, 3).map((plan) => chart(scope, plan))}
-            {stalls(scope).series.length > 0 && chart(scope, stalls(scope))}
-            {PLANS.slice(3).map((plan) => chart(scope, plan))}
-          </div>
+          {error === null && <p class="why">Drag over a part to look closer. Dashed across: the thresholds of the condition and of a signal by which pods are ended. Red: the condition was True. Grey stripes: Unknown. A gap was not measured.</p>}
+          {error === null && (
+            <div class="charts">
+              {PLANS.slice(0, 3).map((plan) => chart(scope, plan))}
+              {stalls(scope).series.length > 0 && chart(scope, stalls(scope))}
+              {PLANS.slice(3).map((plan) => chart(scope, plan))}
+            </div>
+          )}
         </Panel>
       ))}
       <Panel title="Contention on each CPU, last second" id="cpus">

@@ -1,7 +1,10 @@
 //! What the agent can and cannot see on this node, and how to mend it.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
+use super::sample::{Gap, GapReason};
 use super::settings::Relief;
 
 /// One thing that the agent needs to see the node: a program, a pressure file, a controller.
@@ -59,10 +62,52 @@ impl CapabilityState {
     }
 }
 
+/// The names of what this node does not offer or refuses, each once: capabilities that are absent or
+/// blind, then objects that cannot be read. Left out are what an option switched off, and gaps that
+/// pass: a cgroup that ended, a failed or torn reading, a table that was full.
+#[must_use]
+pub fn missing<'a>(capabilities: &'a [Capability], gaps: &'a [Gap]) -> Vec<&'a str> {
+    let is_missing =
+        |one: &&Capability| matches!(one.state, CapabilityState::Absent | CapabilityState::Blind);
+    let is_standing = |gap: &&Gap| matches!(gap.why, GapReason::Unsupported | GapReason::Denied);
+    let absent = capabilities.iter().filter(is_missing).map(|one| one.name.as_str());
+    let unread = gaps.iter().filter(is_standing).map(|gap| gap.object.as_str());
+    let mut named = BTreeSet::new();
+    absent.chain(unread).filter(|name| named.insert(*name)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::decision::StepKind::{self, KillContainers, Reclaim, Squeeze};
+
+    #[test]
+    fn missing_counts_each_name_once_and_nothing_that_passes() {
+        use CapabilityState::{Absent, Attached, Blind, Off};
+        use GapReason::{Denied, Failed, Full, Gone, Torn, Unsupported};
+        let told: Vec<_> = [("a", Absent), ("b", Blind), ("c", Off), ("d", Attached)]
+            .map(|(name, state)| (name.to_owned(), state))
+            .map(|(name, state)| Capability { name, state, detail: String::new(), remedy: None })
+            .into();
+        type Row = (&'static [(&'static str, GapReason)], &'static [&'static str]);
+        #[rustfmt::skip]
+        let table: [Row; 4] = [
+            // what could not be read, missing
+            (&[],                                                                  &["a", "b"]),
+            (&[("/x", Unsupported), ("/y", Denied), ("/x", Denied)],               &["a", "b", "/x", "/y"]),
+            (&[("/p", Gone), ("/q", Failed), ("/r", Torn), ("kernel side", Full)], &["a", "b"]),
+            (&[("a", Unsupported)],                                                &["a", "b"]),
+        ];
+        for (unread, want) in table {
+            let gap = |(object, why): &(&str, GapReason)| Gap {
+                object: (*object).into(),
+                why: *why,
+                detail: String::new(),
+            };
+            let gaps: Vec<_> = unread.iter().map(gap).collect();
+            assert_eq!(missing(&told, &gaps), want, "{unread:?}");
+        }
+    }
 
     #[test]
     fn relief_names_what_is_enforced() {

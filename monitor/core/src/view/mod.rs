@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use self::foresight::Tally;
 use self::usage::Usage;
 use self::verdict::Verdict;
-use crate::model::capability::Capability;
+use crate::model::capability::{Capability, missing};
 use crate::model::cost::Cost;
 use crate::model::decision::Decision;
 use crate::model::limit::{LimitState, NodeResources};
@@ -71,7 +71,14 @@ impl View {
     /// One line of JSON, with the fields of `snapshot` at the top level: the view's own, or a part
     /// of it.
     pub fn to_json(&self, snapshot: &Snapshot) -> Vec<u8> {
-        Document::new("Snapshot", Whole { view: self, snapshot }).to_json()
+        let missing = missing(&self.capabilities, &snapshot.gaps);
+        Document::new("Snapshot", Whole { view: self, missing, snapshot }).to_json()
+    }
+
+    /// See [`missing`].
+    #[must_use]
+    pub fn missing(&self) -> Vec<&str> {
+        missing(&self.capabilities, &self.snapshot.gaps)
     }
 
     /// A view from its JSON.
@@ -91,6 +98,9 @@ impl View {
 pub struct Whole<'a> {
     #[serde(flatten)]
     view: &'a View,
+    /// Names of what this node does not offer or refuses: of `capabilities` those that are absent or
+    /// blind, and of `gaps` what cannot be read.
+    missing: Vec<&'a str>,
     #[serde(flatten)]
     snapshot: &'a Snapshot,
 }

@@ -1,6 +1,7 @@
 //! What the checks come to: one line, and the exit code.
 
 use isobar_core::model::capability::{Capability, CapabilityState};
+use isobar_core::model::sample::Gap;
 use serde::Serialize;
 
 use super::{Finding, State};
@@ -18,6 +19,8 @@ pub(super) struct Summary<'a> {
     unknown: Vec<&'a str>,
     /// By an option, or because a program that it goes with is absent.
     off: Vec<&'a str>,
+    /// Objects that this node does not have or refuses: files of a newer kernel, for instance.
+    unread: Vec<&'a str>,
 }
 
 impl<'a> Summary<'a> {
@@ -45,6 +48,11 @@ impl<'a> Summary<'a> {
         this
     }
 
+    /// With objects that cannot be read: the line names them, and the exit code does not depend on them.
+    pub(super) fn and_unread(self, gaps: &'a [Gap]) -> Self {
+        Self { unread: gaps.iter().map(|gap| gap.object.as_str()).collect(), ..self }
+    }
+
     pub(super) fn code(&self) -> Code {
         let is_privilege = |name: &&str| name.starts_with("CAP_");
         match self.missing.as_slice() {
@@ -56,12 +64,13 @@ impl<'a> Summary<'a> {
     }
 
     pub(super) fn line(&self) -> String {
-        let Self { n_ok, absent, missing, unknown, off } = self;
+        let Self { n_ok, absent, missing, unknown, off, unread } = self;
         let parts = [
             ("MISSING, and needed", missing),
             ("absent, and isobar works without", absent),
             ("unknown", unknown),
             ("off", off),
+            ("cannot be read", unread),
         ];
         let mut line = format!("{n_ok} ok");
         for (word, names) in parts.into_iter().filter(|(_, names)| !names.is_empty()) {

@@ -2,14 +2,24 @@
 
 use std::io::{self, Write};
 
-use isobar_core::model::decision::{Candidate, Key, KeyValue, Ranking, Spared};
+use isobar::record::incident::words::clock;
+use isobar_core::model::decision::{Candidate, Key, KeyValue, MeritKey, Ranking, Spared};
+use isobar_core::model::units::Nanos;
 use isobar_core::policy::rank;
 
 use crate::cli::output::{Format, word};
 use crate::cli::table::Table;
 use crate::cli::terminal::harmless;
+use crate::cli::top::figures::length;
 
-pub(super) fn write(out: &mut dyn Write, ranking: &Ranking, output: Format) -> io::Result<()> {
+/// Prints a ranking. `now` is the wall clock of what is ranked; without it, as of a file, pods have no
+/// age, and the table has the time at which each was started.
+pub(super) fn write(
+    out: &mut dyn Write,
+    ranking: &Ranking,
+    now: Option<Nanos>,
+    output: Format,
+) -> io::Result<()> {
     let width = output.width();
     let Ranking { signal, order, candidates, spared, outsiders, loss, .. } = ranking;
     let order = word(order);
@@ -18,7 +28,7 @@ pub(super) fn write(out: &mut dyn Write, ranking: &Ranking, output: Format) -> i
         n => writeln!(out, "{signal}, order {order}: {n} candidates, in eviction order")?,
     }
     if !candidates.is_empty() {
-        table(candidates, output).write(out, width)?;
+        table(candidates, now, output).write(out, width)?;
     }
     if !spared.is_empty() {
         writeln!(out, "\nnever evicted")?;
@@ -42,28 +52,22 @@ pub(super) fn write(out: &mut dyn Write, ranking: &Ranking, output: Format) -> i
 
 /// One row for each candidate, one column for each key. The last column names the key by which the
 /// candidate above ranks first.
-fn table(candidates: &[Candidate], output: Format) -> Table {
+fn table(candidates: &[Candidate], now: Option<Nanos>, output: Format) -> Table {
     let keys = keys(candidates);
-    let columns: String = keys.iter().map(|key| format!("{}> ", heading(*key))).collect();
-    let more = if output.is_wide() { "NAMESPACE UID" } else { "" };
+    let columns: String = keys.iter().map(|key| format!("{}> ", heading(*key, now))).collect();
+    let more = if output.is_wide() { "UID" } else { "" };
     let mut table = Table::new(&format!("NAME~ {columns}DECIDED-BY {more}"));
     let before = std::iter::once(None).chain(candidates.iter().map(Some));
     for (candidate, before) in candidates.iter().zip(before) {
-        let name = match candidate.members.len() {
-            0 => candidate.name.clone(),
-            n => format!("{} ({n} pods)", candidate.name),
-        };
         let values = keys.iter().map(|key| {
             let found = candidate.keys.iter().find(|merit| merit.key == *key);
-            found.map_or_else(|| "-".into(), |merit| value(&merit.value))
+            found.map_or_else(|| "-".into(), |merit| value(merit, now))
         });
         let spared_by = before
             .and_then(|before| rank::why_before(before, candidate))
             .map_or_else(|| "-".into(), |(_, its)| word(&its.key));
-        let namespace = Some(candidate.namespace.as_str()).filter(|name| !name.is_empty());
-        let identity = [namespace.unwrap_or("-").to_owned(), candidate.uid.clone()];
-        let identity = identity.into_iter().filter(|_| output.is_wide());
-        table.row([name].into_iter().chain(values).chain([spared_by]).chain(identity));
+        let uid = output.is_wide().then(|| candidate.uid.clone());
+        table.row([candidate.full_name()].into_iter().chain(values).chain([spared_by]).chain(uid));
     }
     table
 }
@@ -86,7 +90,7 @@ fn keys(candidates: &[Candidate]) -> Vec<Key> {
     keys
 }
 
-fn heading(key: Key) -> &'static str {
+fn heading(key: Key, now: Option<Nanos>) -> &'static str {
     match key {
         Key::HasStats => "STATS",
         Key::ExceedsRequest => "ABOVE-REQUEST",
@@ -101,14 +105,20 @@ fn heading(key: Key) -> &'static str {
         Key::Taken => "TAKEN",
         Key::FreesEnough => "FREES-ENOUGH",
         Key::Processes => "PROCESSES",
+        Key::Started if now.is_some() => "AGE",
         Key::Started => "STARTED",
         Key::Preference => "PREFERENCE",
         Key::Uid => "UID",
     }
 }
 
-fn value(value: &KeyValue) -> String {
+fn value(MeritKey { key, value }: &MeritKey, now: Option<Nanos>) -> String {
     match value {
+        KeyValue::Number(started) if *key == Key::Started => {
+            let seconds = u64::try_from(*started).unwrap_or_default();
+            let started = Nanos(seconds.saturating_mul(Nanos::SECOND.0));
+            now.map_or_else(|| clock(started), |now| length(now.since(started)))
+        }
         KeyValue::Bool(true) => "yes".into(),
         KeyValue::Bool(false) => "no".into(),
         KeyValue::Unknown => "?".into(),
@@ -128,14 +138,14 @@ mod tests {
 
     use super::*;
 
-    fn printed(scenario: &str) -> String {
+    fn printed(scenario: &str, now: Option<Nanos>) -> String {
         let scenario = scenario::parse("-", scenario.as_bytes()).unwrap();
         let rules = settings::Ranking::default();
         let purpose = Purpose::usual();
         let pods = scenario.contenders(purpose, &rules);
         let ranking = rank::rank_all(&pods, purpose, Order::Qos, &rules);
         let mut out = Vec::new();
-        write(&mut out, &ranking, Format::Table).unwrap();
+        write(&mut out, &ranking, now, Format::Table).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -144,6 +154,7 @@ mod tests {
         let got = printed(
             "pods: [{name: hog, usage: {memory: 800Mi}}, {name: web, request: {memory: 1Gi}, \
              usage: {memory: 2Gi}}, {name: etcd, priority: 2000001000, usage: {memory: 1Gi}}]",
+            None,
         );
         let want = "memory.available, order qos: 2 candidates, in eviction order\n\
                     NAME         QOS  ABOVE-REQUEST  PRIORITY  HARM-MS/S  EXCESS  STARTED  DECIDED-BY\n\
@@ -157,7 +168,25 @@ mod tests {
     }
 
     #[test]
+    fn write_shows_an_age_where_the_time_is_known() {
+        let scenario = "pods: [{name: web, namespace: shop, started: 2026-11-22T10:00:00Z}]";
+        #[rustfmt::skip]
+        let table = [
+            // now, heading, value
+            (None,                       "STARTED", "2026-11-22 10:00:00Z"),
+            (Some(1_795_341_600 + 7_500), "AGE",     " 2 h 5 min"),
+            (Some(1_795_341_600 - 7_500), "AGE",     " 0 s"), // a clock that was put back
+        ];
+        for (now, heading, value) in table {
+            let got = printed(scenario, now.map(|at| Nanos(at * Nanos::SECOND.0)));
+            let is_told =
+                got.contains(heading) && got.contains(value) && got.contains("\nshop/web ");
+            assert!(is_told, "{now:?}\n{got}");
+        }
+    }
+
+    #[test]
     fn write_reports_no_candidates() {
-        assert_eq!(printed("pods: []"), "memory.available, order qos: no candidates\n");
+        assert_eq!(printed("pods: []", None), "memory.available, order qos: no candidates\n");
     }
 }

@@ -70,7 +70,7 @@ pub(super) fn nameless(view: &View) -> Option<Table> {
 }
 
 /// A length of time in its largest unit, or its two largest: `47 s`, `3 min`, `2 h 5 min`.
-pub(super) fn length(Nanos(ns): Nanos) -> String {
+pub(crate) fn length(Nanos(ns): Nanos) -> String {
     let seconds = ns / Nanos::SECOND.0;
     let (minutes, hours) = (seconds / 60, seconds / 3_600);
     match (hours, minutes) {

@@ -6,14 +6,15 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::Serialize;
 
+use super::moment::no_moment;
 use super::projector::Around;
 use super::runs::LeftOut;
 use super::{Film, FilmError, Opened, Passed, Shown, Source, runs};
-use crate::serve::Shared;
 use crate::serve::history::{Event, Span};
 use crate::serve::negotiate::made;
 use crate::serve::parts::OfTick;
 use crate::serve::publish::Published;
+use crate::serve::{Pairs, Shared};
 use isobar_core::model::sample::Moment;
 use isobar_core::model::units::Nanos;
 use isobar_core::view::Document;
@@ -127,7 +128,10 @@ impl Opened {
     }
 }
 
-pub(in crate::serve) async fn ticks(shown: Shown, headers: HeaderMap) -> Response {
+pub(in crate::serve) async fn ticks(shown: Shown, query: Pairs, headers: HeaderMap) -> Response {
+    if let Some(refused) = no_moment(&query) {
+        return refused;
+    }
     let Shown { published, trail } = shown;
     let newest = trail.is_empty().then(|| Passed::of(&published.view.snapshot));
     let ticks = trail.iter().map(|passed| &**passed).chain(&newest).collect();

@@ -7,7 +7,7 @@ use axum::response::Response;
 use std::sync::Arc;
 
 use super::{Asked, FilmError, Shown, Then};
-use crate::serve::history::ago;
+use crate::serve::history::{ago, only};
 use crate::serve::publish::Published;
 use crate::serve::{NO_SAMPLE_YET, Shared, refuse};
 
@@ -89,6 +89,11 @@ fn asked(parts: &Parts, shared: &Shared) -> Result<Option<Asked>, Wrong> {
         Some(text) => last.wall.since(ago("at", text, last).map_err(|why| bad(&why))?),
     };
     Ok(Some(Asked { wall, then }))
+}
+
+/// The refusal of a query that has another parameter than those that name a moment.
+pub(in crate::serve) fn no_moment(query: &[(String, String)]) -> Option<Response> {
+    only(query, ["at", "then"]).err().map(|why| refuse(StatusCode::BAD_REQUEST, &why))
 }
 
 pub(in crate::serve) fn refused(why: &FilmError) -> Response {

@@ -2,14 +2,14 @@
 //! In: a GET with the stretch and what is to change. Out: the documents that `isobar replay --config`
 //! and `isobar allocatable --advise` print. One at a time, bounded by ticks and by time.
 
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde::{Deserialize as _, Serialize};
 use serde_json::{Value, json};
 
 use super::desk::Shift;
-use super::moment::{Seen, refused};
+use super::moment::{Seen, no_moment, refused};
 use super::projector::Footage;
 use super::{Film, FilmError, Source};
 use crate::record::advice::advise;
@@ -19,7 +19,7 @@ use crate::record::what_if::WhatIf;
 use crate::serve::history::{ago, only};
 use crate::serve::negotiate::made;
 use crate::serve::parts::OfTick;
-use crate::serve::{Shared, refuse};
+use crate::serve::{Pairs, Shared, refuse};
 use isobar_core::model::sample::Moment;
 use isobar_core::model::settings::Settings;
 use isobar_core::model::units::Nanos;
@@ -31,8 +31,6 @@ const USUAL_CHANGE: u64 = 600;
 const USUAL_ADVICE: u64 = 3_600;
 /// Bytes of `change`; the head of a request is 16 KiB.
 const CHANGE: usize = 8 << 10;
-
-pub(super) type Pairs = Query<Vec<(String, String)>>;
 
 /// From when to when, on the wall clock.
 #[derive(Clone, Copy)]
@@ -107,8 +105,12 @@ pub(in crate::serve) struct Advised {
 
 pub(in crate::serve) async fn settings(
     Seen { published, .. }: Seen,
+    query: Pairs,
     headers: HeaderMap,
 ) -> Response {
+    if let Some(refused) = no_moment(&query) {
+        return refused;
+    }
     let content = Told { settings: published.settings.as_deref() };
     made(&headers, OfTick::json("Settings", published.tick, published.at, content))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde::{Serialize, Serializer};
@@ -20,7 +20,7 @@ use crate::serve::film::projector::Footage;
 use crate::serve::film::study::{self, StudyError};
 use crate::serve::negotiate::made;
 use crate::serve::publish::Published;
-use crate::serve::{Shared, refuse};
+use crate::serve::{Pairs, Shared, refuse};
 use isobar_core::model::cgroup::CgroupPath;
 use isobar_core::model::sample::Moment;
 use isobar_core::model::units::Nanos;
@@ -34,8 +34,6 @@ const USUAL_OF_CGROUP: &str = "cgroup";
 const READ: Nanos = Nanos(3_600 * Nanos::SECOND.0);
 /// Of what happened: an hour.
 const USUAL_EVENTS: u64 = 3_600;
-
-type Pairs = Query<Vec<(String, String)>>;
 
 /// The points of one series.
 #[derive(Serialize)]

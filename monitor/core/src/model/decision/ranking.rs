@@ -123,6 +123,20 @@ pub struct Candidate {
 }
 
 impl Candidate {
+    /// How people call it: `namespace/name`, or the name alone where no namespace is known, and of a
+    /// group how many pods it has.
+    #[must_use]
+    pub fn full_name(&self) -> String {
+        let name = match self.namespace.as_str() {
+            "" => self.name.clone(),
+            namespace => format!("{namespace}/{}", self.name),
+        };
+        match self.members.len() {
+            0 => name,
+            n => format!("{name} ({n} pods)"),
+        }
+    }
+
     /// The uids that it stands for: of a group those of all its pods.
     pub fn uids(&self) -> impl Iterator<Item = &String> {
         let own = self.members.is_empty().then_some(&self.uid);

@@ -13,7 +13,7 @@ pub(super) fn sentences(decision: &Decision) -> (Vec<String>, Vec<String>) {
     told.extend(match &ranking.candidates[..] {
         [] => vec!["no candidate may be chosen".into()],
         [first, others @ ..] => {
-            let first_told = format!("first to go: {}: {}", name(first), keys(first));
+            let first_told = format!("first to go: {}: {}", first.full_name(), keys(first));
             let others = others.iter().map(|other| spared_by_key(first, other));
             std::iter::once(first_told).chain(others).collect::<Vec<_>>()
         }
@@ -50,7 +50,7 @@ pub fn lost(loss: &Loss) -> String {
 fn spared_by_key(first: &Candidate, other: &Candidate) -> String {
     match why_before(first, other) {
         Some((a, b)) => {
-            let (first, other) = (name(first), name(other));
+            let (first, other) = (first.full_name(), other.full_name());
             match (said(b.key, &b.value), said(a.key, &a.value)) {
                 // Figures that differ by less than is said: to the byte.
                 (b_said, a_said) if b_said == a_said => format!(
@@ -62,14 +62,14 @@ fn spared_by_key(first: &Candidate, other: &Candidate) -> String {
                 (b_said, a_said) => format!("spared: {other} {b_said}; {first} {a_said}"),
             }
         }
-        None => format!("equal in every key: {}", name(other)),
+        None => format!("equal in every key: {}", other.full_name()),
     }
 }
 
 fn other_order(ranking: &Ranking) -> Option<String> {
     let [first, second, ..] = &ranking.candidates[..] else { return None };
     let (_, b) = why_before(first, second)?;
-    let (first, second) = (name(first), name(second));
+    let (first, second) = (first.full_name(), second.full_name());
     Some(format!("{second} might go first if {first}, too, {}", said(b.key, &b.value)))
 }
 
@@ -91,18 +91,6 @@ fn never(spared: &Spared) -> String {
 fn more(all: usize, told: usize, of_what: &str) -> Option<String> {
     let rest = all.checked_sub(told).filter(|rest| *rest > 0)?;
     Some(format!("and {rest} more {of_what}"))
-}
-
-/// How people call a candidate.
-pub(super) fn name(candidate: &Candidate) -> String {
-    let name = match candidate.namespace.as_str() {
-        "" => candidate.name.clone(),
-        namespace => format!("{namespace}/{}", candidate.name),
-    };
-    match candidate.members.len() {
-        0 => name,
-        n => format!("{name} ({n} pods)"),
-    }
 }
 
 fn keys(candidate: &Candidate) -> String {
