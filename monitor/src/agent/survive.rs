@@ -50,6 +50,7 @@ const TICKS_IF_NOT: u32 = 60;
 /// What was had of it.
 #[derive(Debug, Default)]
 pub struct Survival {
+    is_heap_settled: bool,
     is_locked: bool,
     has_tried_code: bool,
     /// All code that may be needed is kept in memory, not only what has run.
@@ -68,14 +69,14 @@ impl Survival {
     /// What has to be asked for before any thread is made: they inherit it.
     #[must_use]
     pub fn begin() -> Self {
-        heap::settle();
-        Self { capabilities: vec![score(), priority()], ..Self::default() }
+        let capabilities = vec![score(), priority()];
+        Self { is_heap_settled: heap::settle(), capabilities, ..Self::default() }
     }
 
     /// Locks memory once everything is open and memory of the start was given back: a page that is
     /// locked stays.
     pub(super) fn lock(&mut self) {
-        self.capabilities.push(reserve());
+        self.capabilities.push(reserve(self.is_heap_settled));
         let lock = lock();
         self.is_locked = lock.state == CapabilityState::Attached;
         self.capabilities.push(lock);
@@ -209,9 +210,17 @@ fn advise(map: &MemoryMap, advice: Advice) -> io::Result<()> {
     Ok(())
 }
 
-fn reserve() -> Capability {
+fn reserve(is_settled: bool) -> Capability {
+    let name = "heap reserve";
+    if !is_settled {
+        return absent(
+            name,
+            "the allocator refused its settings",
+            "build isobar for glibc or musl",
+        );
+    }
     heap::reserve(RESERVE);
-    had("heap reserve", &format!("{} MiB", RESERVE >> 20))
+    had(name, &format!("{} MiB", RESERVE >> 20))
 }
 
 fn score() -> Capability {
