@@ -276,12 +276,7 @@ async fn documents_are_packed_where_gzip_is_accepted() {
         assert_eq!(unpacked, plain, "{path}");
     }
     let metrics = packed("/metrics").await;
-    assert_eq!(metrics.headers()["content-encoding"], "gzip");
-    assert_eq!(metrics.headers()["vary"], "accept, accept-encoding");
-    let bytes = metrics.into_body().collect().await.unwrap().to_bytes();
-    let mut unpacked = String::new();
-    GzDecoder::new(&bytes[..]).read_to_string(&mut unpacked).unwrap();
-    assert_eq!(unpacked, text(get(&router, "/metrics").await).await);
+    assert!(!metrics.headers().contains_key("content-encoding"), "it would cost twice as much");
     let stream = packed("/api/v1/stream").await;
     assert!(!stream.headers().contains_key("content-encoding"), "a stream is not held up");
 }

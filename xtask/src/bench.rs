@@ -27,6 +27,7 @@ use serde::Serialize;
 use self::host::Host;
 use self::rig::Rig;
 use crate::dist::target::Target;
+use crate::setup::Musl;
 use crate::{build, setup};
 use isobar_lab::shell::root;
 
@@ -89,7 +90,9 @@ impl Bench {
             figures.rank = Some(measured);
         }
         if wants(What::Record) {
-            let measured = record::measure()?;
+            let (object, musl) = what_is_shipped()?;
+            let measured =
+                record::measure(build::release(&object, &musl, &["bench", "--bench", "record"])?)?;
             println!("\n{measured}");
             figures.record = Some(measured);
         }
@@ -107,10 +110,8 @@ impl Bench {
     /// What is measured on an agent that runs.
     fn with_an_agent(&self, figures: &mut Figures) -> Result<()> {
         let wants = |what| self.wants(what);
-        let object = build::object(&setup::toolchain()?)?;
-        // What is shipped, which is smaller and slower than a build for this machine alone.
-        let here = Target::here().context("isobar is released for x86_64 and aarch64 alone")?;
-        let isobar = build::released(&object, &setup::musl(here)?)?;
+        let (object, musl) = what_is_shipped()?;
+        let isobar = build::released(&object, &musl)?;
         let mut expected = 0.0;
         if wants(What::Switch) {
             setup::observers()?;
@@ -161,6 +162,13 @@ impl Bench {
     fn wants(&self, what: What) -> bool {
         self.what.is_empty() || self.what.contains(&what)
     }
+}
+
+/// The eBPF object, and what builds a release: what is shipped is smaller and slower than a build for
+/// this machine alone.
+fn what_is_shipped() -> Result<(PathBuf, Musl)> {
+    let here = Target::here().context("isobar is released for x86_64 and aarch64 alone")?;
+    Ok((build::object(&setup::toolchain()?)?, setup::musl(here)?))
 }
 
 /// The middle of these figures; `None` of none.

@@ -71,6 +71,14 @@ pub(crate) fn api_server() -> Result<PathBuf> {
 
 /// Builds the agent as it is released: one static binary, with what `object` holds for the kernel.
 pub(crate) fn released(object: &Path, musl: &Musl) -> Result<PathBuf> {
+    let triple = musl.target.triple();
+    let mut cargo = release(object, musl, &["build"])?;
+    loudly(&mut cargo).with_context(|| format!("the agent does not build for {triple}"))?;
+    Ok(root().join("target/musl").join(triple).join("dist/isobar"))
+}
+
+/// Cargo, told to build as for a release and, with another command than `build`, to run.
+pub(crate) fn release(object: &Path, musl: &Musl, command: &[&str]) -> Result<Command> {
     let (target, triple) = (root().join("target/musl"), musl.target.triple());
     let sysroot = quietly(Command::new("rustc").args(["--print", "sysroot"]))?;
     let tools = tools(Path::new(sysroot.trim()))?;
@@ -96,10 +104,9 @@ pub(crate) fn released(object: &Path, musl: &Musl) -> Result<PathBuf> {
         cargo.env(SCRIPT, root().join("monitor/cold.ld"));
     }
     cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
-    cargo.args(["build", "--locked", "--profile", "dist", "--package", "isobar"]);
+    cargo.args(command).args(["--locked", "--profile", "dist", "--package", "isobar"]);
     cargo.args(["--target", triple, "--target-dir"]).arg(&target);
-    loudly(&mut cargo).with_context(|| format!("the agent does not build for {triple}"))?;
-    Ok(target.join(triple).join("dist/isobar"))
+    Ok(cargo)
 }
 
 /// Where rustc keeps the LLVM tools that it comes with.

@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use axum::body::Bytes as Body;
 use tokio_stream::{Stream, StreamExt as _};
 
-use super::negotiate::gzip;
 use isobar_core::model::snapshot::Snapshot;
 use isobar_core::view::View;
 use isobar_core::view::waiting::{Level, waiting_most};
@@ -58,23 +57,6 @@ impl<K: Copy + PartialEq> Documents<K> {
 
     fn lock(&self) -> MutexGuard<'_, Kept<K>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<K: Copy + PartialEq> Documents<(K, bool)> {
-    /// A document, packed by gzip or not.
-    pub(super) fn packed(
-        &self,
-        tick: u64,
-        of: K,
-        is_packed: bool,
-        render: impl FnOnce() -> Body,
-    ) -> Arc<Body> {
-        let plain = || self.of(tick, (of, false), render);
-        match is_packed {
-            true => self.of(tick, (of, true), || gzip(&plain()).into()),
-            false => plain(),
-        }
     }
 }
 

@@ -15,6 +15,7 @@ use super::film::refill;
 use super::film::runs::Known;
 use super::history::{self, History, Recorder, Room};
 use super::metrics::{self, Format};
+use super::negotiate::gzip;
 use super::parts::{Beside, Part};
 use super::totals::Totals;
 use crate::record::incident::Counts;
@@ -66,8 +67,7 @@ pub struct Published {
     started: Moment,
     /// By part, packed by gzip or not.
     documents: Documents<(Part, bool)>,
-    /// By format, packed by gzip or not.
-    metrics: Documents<(Format, bool)>,
+    metrics: Documents<Format>,
     brief: OnceLock<Body>,
     briefest: OnceLock<Body>,
 }
@@ -81,9 +81,14 @@ impl fmt::Debug for Published {
 impl Published {
     /// A document of the view, packed by gzip or not.
     pub(super) fn document(&self, part: Part, is_packed: bool) -> Arc<Body> {
+        let (tick, of) = (self.tick, &self.documents);
         let (settings, disks) = (self.settings.as_deref(), self.disks.as_deref());
         let beside = Beside { settings, disks, cpus: self.totals.cpus.as_ref() };
-        self.documents.packed(self.tick, part, is_packed, || part.render(&self.view, beside))
+        let plain = || of.of(tick, (part, false), || part.render(&self.view, beside));
+        match is_packed {
+            true => of.of(tick, (part, true), || gzip(&plain()).into()),
+            false => plain(),
+        }
     }
 
     /// See [`render_brief`].
@@ -118,9 +123,9 @@ impl Published {
         metrics::recorded(self)
     }
 
-    /// See [`metrics::render`]; packed by gzip or not.
-    pub(super) fn metrics(self: &Arc<Self>, format: Format, is_packed: bool) -> Arc<Body> {
-        self.metrics.packed(self.tick, format, is_packed, || metrics::render(self, format))
+    /// See [`metrics::render`].
+    pub(super) fn metrics(self: &Arc<Self>, format: Format) -> Arc<Body> {
+        self.metrics.of(self.tick, format, || metrics::render(self, format))
     }
 }
 
@@ -134,7 +139,7 @@ pub struct Publisher {
     resources: Option<Arc<NodeResources>>,
     totals: Totals,
     documents: Documents<(Part, bool)>,
-    metrics: Documents<(Format, bool)>,
+    metrics: Documents<Format>,
     recorder: Recorder,
     incidents: Option<Arc<Shelf>>,
     recording: Option<Ring>,

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use isobar_lab::shell::{quietly, root, step};
+use isobar_lab::shell::{quietly, step};
 use isobar_lab::table::{against, table};
 
 /// 512 MiB a day.
@@ -39,10 +39,8 @@ struct Node {
     peak_bytes: u64,
 }
 
-/// Builds and runs `monitor/benches/record.rs`. It needs no root and attaches nothing.
-pub(super) fn measure() -> Result<Figures> {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(root()).args(["bench", "--package", "isobar", "--bench", "record"]);
+/// Has `cargo` build and run `monitor/benches/record.rs`. It needs no root and attaches nothing.
+pub(super) fn measure(mut cargo: Command) -> Result<Figures> {
     let said = step("record: 500 cgroups", || quietly(&mut cargo))?;
     let lines = said.lines().filter(|line| line.starts_with('{'));
     let nodes: Vec<Node> = lines

@@ -25,7 +25,7 @@ use prometheus_client::registry::Registry;
 
 use self::families::Families;
 pub(super) use self::format::Format;
-use super::negotiate::{accepts_gzip, whole};
+use super::negotiate::whole;
 use super::publish::Published;
 use super::totals::Totals;
 use super::{NO_SAMPLE_YET, Shared};
@@ -45,12 +45,9 @@ pub(super) async fn scrape(State(shared): State<Shared>, headers: HeaderMap) -> 
     };
     let accepted = headers.get_all(header::ACCEPT).iter();
     let format = Format::of(accepted.filter_map(|value| value.to_str().ok()));
-    let is_packed = accepts_gzip(&headers);
-    let coding = is_packed.then_some([(header::CONTENT_ENCODING, "gzip")]);
-    // A cache must not give one client the other's format or coding.
-    let of_text =
-        [(header::CONTENT_TYPE, format.content_type()), (header::VARY, "accept, accept-encoding")];
-    (of_text, coding, whole(&published.metrics(format, is_packed))).into_response()
+    // A cache must not give one client the other's format.
+    let headers = [(header::CONTENT_TYPE, format.content_type()), (header::VARY, "accept")];
+    (headers, whole(&published.metrics(format))).into_response()
 }
 
 /// All metrics of one tick.
