@@ -8,6 +8,8 @@ pub mod config;
 pub mod heap;
 #[cfg(feature = "kubernetes")]
 pub mod kube;
+#[cfg(all(target_arch = "x86_64", any(test, all(target_env = "musl", not(debug_assertions)))))]
+mod memcpy;
 pub mod record;
 pub mod scenario;
 pub mod serve;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Which modules of its own crate a module may name. `main` and `cli` stand above and may name all.
 /// That core knows no clock, file, socket or thread is held by the compiler: see its Cargo.toml.
-const IMPORTS: [(&str, &str, &[&str]); 17] = [
+const IMPORTS: [(&str, &str, &[&str]); 18] = [
     ("monitor/core/src", "model", &["model"]),
     ("monitor/core/src", "policy", &["policy", "model"]),
     ("monitor/core/src", "room", &["room", "model"]),
@@ -15,6 +15,7 @@ const IMPORTS: [(&str, &str, &[&str]); 17] = [
     ("monitor/src", "causes", &["causes"]),
     ("monitor/src", "clock", &["clock"]),
     ("monitor/src", "heap", &["heap"]),
+    ("monitor/src", "memcpy", &["memcpy"]),
     ("monitor/src", "source", &["source", "clock", "heap"]),
     ("monitor/src", "config", &["config"]),
     ("monitor/src", "state", &["state"]),
