@@ -9,7 +9,7 @@ pub mod heap;
 #[cfg(feature = "kubernetes")]
 pub mod kube;
 #[cfg(all(target_arch = "x86_64", any(test, all(target_env = "musl", not(debug_assertions)))))]
-mod memcpy;
+mod musl;
 pub mod record;
 pub mod scenario;
 pub mod serve;

@@ -15,7 +15,7 @@ const IMPORTS: [(&str, &str, &[&str]); 18] = [
     ("monitor/src", "causes", &["causes"]),
     ("monitor/src", "clock", &["clock"]),
     ("monitor/src", "heap", &["heap"]),
-    ("monitor/src", "memcpy", &["memcpy"]),
+    ("monitor/src", "musl", &["musl"]),
     ("monitor/src", "source", &["source", "clock", "heap"]),
     ("monitor/src", "config", &["config"]),
     ("monitor/src", "state", &["state"]),
