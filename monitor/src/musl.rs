@@ -128,7 +128,7 @@ unsafe fn compare(a: *const u8, b: *const u8, n: usize) -> Ordering {
 /// What the compiler and the C parts of a release call.
 #[cfg(not(test))]
 mod called {
-    use super::{compare, copy};
+    use crate::musl::{compare, copy};
 
     #[unsafe(no_mangle)]
     unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, n: usize) -> *mut u8 {
