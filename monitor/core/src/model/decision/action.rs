@@ -184,17 +184,23 @@ impl Target {
         self.groups.iter().map(|group| (group.id, &group.path)).chain(own)
     }
 
-    /// How people call it.
+    /// As [`full_name`] has it.
     #[must_use]
     pub fn full_name(&self) -> String {
-        let name = match self.namespace.as_str() {
-            "" => self.name.clone(),
-            namespace => format!("{namespace}/{}", self.name),
-        };
-        match self.members.len() {
-            0 => name,
-            n => format!("{name} ({n} pods)"),
-        }
+        full_name(&self.namespace, &self.name, self.members.len())
+    }
+}
+
+/// How people call a pod or, if it stands for several, a group: `namespace/name`, or the name alone
+/// where no namespace is known, and of a group how many pods it has.
+pub(super) fn full_name(namespace: &str, name: &str, n_members: usize) -> String {
+    let name = match namespace {
+        "" => name.to_owned(),
+        namespace => format!("{namespace}/{name}"),
+    };
+    match n_members {
+        0 => name,
+        n => format!("{name} ({n} pods)"),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, de};
 
+use super::action::full_name;
 use crate::model::cgroup::CgroupPath;
 use crate::model::pod::QosClass;
 use crate::model::quantity::Quantity;
@@ -123,18 +124,10 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// How people call it: `namespace/name`, or the name alone where no namespace is known, and of a
-    /// group how many pods it has.
+    /// As [`full_name`] has it.
     #[must_use]
     pub fn full_name(&self) -> String {
-        let name = match self.namespace.as_str() {
-            "" => self.name.clone(),
-            namespace => format!("{namespace}/{}", self.name),
-        };
-        match self.members.len() {
-            0 => name,
-            n => format!("{name} ({n} pods)"),
-        }
+        full_name(&self.namespace, &self.name, self.members.len())
     }
 
     /// The uids that it stands for: of a group those of all its pods.
