@@ -9,7 +9,7 @@ use crate::model::sample::Sample;
 use crate::model::settings::Settings;
 use crate::model::snapshot::{Averages, Snapshot};
 use crate::model::threshold::{PressureSignal, Resource};
-use crate::model::units::{Bytes, Nanos};
+use crate::model::units::Nanos;
 use crate::model::unsampled::unsampled;
 use crate::policy::assess::conditions::ConditionStanding;
 use crate::policy::assess::growth::{self, Limited};
@@ -175,7 +175,7 @@ impl Engine {
         let relieved = assessment.first.or(foretold);
         let purpose = relieved.map(|met| Purpose::of(&met.threshold));
         let shortfall = Shortfall {
-            missing: Bytes(relieved.and_then(|met| met.missing).unwrap_or(0)),
+            missing: relieved.and_then(|met| met.missing).unwrap_or(0),
             is_thrashing: relieved
                 .is_some_and(|met| growth::is_thrashing(&met, &assessment.outlooks)),
         };

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::choose::{EXAMINED, harm_floor, harmful};
+use super::choose::{EXAMINED, harm_floor, worth_it};
 use super::oom::kernel_takes;
 use super::standing::{HeldBack, ReliefStanding};
 use super::steps::{Able, is_offered};
@@ -14,7 +14,7 @@ use super::{Counts, Proposal, Question, beyond_budget, of_those, wanted};
 use crate::model::cgroup::{Cgroup, CgroupId};
 use crate::model::condition::ScopeName;
 use crate::model::decision::{
-    Candidate, Hold, InForce, Key, KeyValue, Loss, Met, Relief, StepKind, Taker, Trigger,
+    Candidate, Hold, InForce, Loss, Met, Relief, StepKind, Taker, Trigger,
 };
 use crate::model::pod::Place;
 use crate::model::threshold::{Amount, Resource, Signal};
@@ -151,10 +151,8 @@ impl Shortage<'_> {
     /// A step on one of `causes` whose end gives enough back.
     fn step(&self, standing: &ReliefStanding, causes: &[Candidate]) -> Option<Proposal> {
         let Self { question, first, takers, .. } = *self;
-        let payable: Vec<Candidate> =
-            causes.iter().filter(|one| !frees_too_little(one)).cloned().collect();
         let floor = harm_floor(question, &first.threshold, takers);
-        let chosen = of_those(question, standing, first, &harmful(&payable, floor));
+        let chosen = of_those(question, standing, first, &worth_it(causes, floor));
         chosen.map(|chosen| Proposal { counts: Counts::UntilOver, ..chosen })
     }
 
@@ -214,11 +212,6 @@ fn is_slowed(question: &Question<'_>, taker: &Taker, first: &Met) -> bool {
             && first.measured > action.reason.measured
             && action.target.uids().any(|uid| *uid == taker.uid)
     })
-}
-
-fn frees_too_little(candidate: &Candidate) -> bool {
-    let mut keys = candidate.keys.iter();
-    keys.any(|key| key.key == Key::FreesEnough && key.value == KeyValue::Bool(false))
 }
 
 /// A squeeze of the first taker that is not squeezed: growth that is only foretold to be too much

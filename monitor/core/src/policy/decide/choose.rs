@@ -33,14 +33,14 @@ pub(super) fn choose(
         return;
     }
     let floor = harm_floor(question, &first.threshold, head);
-    if let Some(new) = of_those(question, standing, &first, &harmful(head, floor)) {
+    if let Some(new) = of_those(question, standing, &first, &worth_it(head, floor)) {
         return relief.actions.push(new.begin(question, standing));
     }
     if beyond_budget(question, standing, relief) {
         return;
     }
     let more = beyond(question, head, &standing.begun(&name), floor);
-    if let Some(new) = of_those(question, standing, &first, &harmful(&more, floor)) {
+    if let Some(new) = of_those(question, standing, &first, &worth_it(&more, floor)) {
         return relief.actions.push(new.begin(question, standing));
     }
     if head.iter().any(|candidate| is_harmless(candidate, floor)) {
@@ -54,7 +54,10 @@ pub(super) fn choose(
         return standing.hold_back(HeldBack::NoCause, hold, text, relief);
     }
     let n = head.len() + more.len();
-    let text = format!("no step is left for the first {n} candidates; {name} stays");
+    let text = match head.iter().chain(&more).all(frees_too_little) {
+        true => format!("no candidate holds an eighth of what is missing; {name} stays"),
+        false => format!("no step is left for the first {n} candidates; {name} stays"),
+    };
     standing.hold_back(HeldBack::NothingHelps, Hold::NothingHelps, text, relief);
 }
 
@@ -80,9 +83,15 @@ fn beyond(
     field.first(EXAMINED, |contender| does_enough(contender) && is_new(&contender.uid))
 }
 
-/// Those who do enough harm.
-pub(super) fn harmful(list: &[Candidate], floor: Nanos) -> Vec<&Candidate> {
-    list.iter().filter(|candidate| !is_harmless(candidate, floor)).collect()
+/// Those who do enough harm, and hold a real part of what is missing where that counts.
+pub(super) fn worth_it(list: &[Candidate], floor: Nanos) -> Vec<&Candidate> {
+    let is_worth_it = |one: &&Candidate| !is_harmless(one, floor) && !frees_too_little(one);
+    list.iter().filter(is_worth_it).collect()
+}
+
+fn frees_too_little(candidate: &Candidate) -> bool {
+    let mut keys = candidate.keys.iter();
+    keys.any(|key| key.key == Key::FreesEnough && key.value == KeyValue::Bool(false))
 }
 
 fn is_harmless(candidate: &Candidate, floor: Nanos) -> bool {

@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 
 use super::contender::{Contender, Harm};
-use super::merit::{Answer, Scale};
+use super::scale::{Answer, Scale};
 use crate::model::cgroup::Preference;
 use crate::model::decision::Order;
 use crate::model::pod::QosClass;

@@ -12,6 +12,7 @@ mod merit;
 mod need;
 mod protected;
 mod purpose;
+mod scale;
 
 pub use contender::{Contender, Harm};
 pub(crate) use contender::{OWN_LABEL, TEMPLATE_LABELS};
@@ -23,7 +24,7 @@ pub use purpose::Purpose;
 use std::collections::BTreeSet;
 
 use group::Group;
-use merit::{Answer, Scale};
+use scale::{Answer, Scale};
 
 use crate::model::decision::{Candidate, Loss, Order, Outsider, Ranking, Spared, SparedReason};
 use crate::model::pod::Place;
@@ -143,7 +144,8 @@ pub struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// Compared by their own figures alone: where none says what anybody took, `cause` is `qos`.
+    /// Compared by their own figures alone: for memory, where no figure says who took it, `cause` is
+    /// `qos`.
     #[must_use]
     pub fn new(
         contenders: &'a [Contender],
@@ -151,7 +153,8 @@ impl<'a> Field<'a> {
         order: Order,
         rules: &settings::Ranking,
     ) -> Self {
-        let is_told = contenders.iter().any(|contender| contender.taken.is_some());
+        let is_told = purpose.resource() != Resource::Memory
+            || contenders.iter().any(|contender| contender.taken.is_some());
         let order = if order == Order::Cause && !is_told { Order::Qos } else { order };
         Self::for_need(contenders, purpose, order, rules, &Need::default())
     }
@@ -199,7 +202,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Whether candidates are compared by what they took.
+    /// Whether candidates are compared by what they took of memory.
     #[must_use]
     pub fn is_by_cause(&self) -> bool {
         self.scale.is_by_cause()

@@ -10,11 +10,11 @@ use crate::model::snapshot::Snapshot;
 use crate::model::units::{Bytes, Nanos, scale};
 use crate::policy::takers::{self, Counts, Lost};
 
-/// What is known of a shortage of memory.
+/// What is known of a shortage.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Shortfall {
-    /// How much more must be left; 0 if it is no amount, or not known.
-    pub missing: Bytes,
+    /// How much more must be left, in bytes, inodes or threads; 0 if it is no amount, or not known.
+    pub missing: u64,
     /// Pages are read back as fast as they are dropped, so page cache is in use.
     pub is_thrashing: bool,
 }
@@ -50,8 +50,8 @@ pub(super) const REAL_PART: u64 = 8;
 const OF_LOST: u64 = 32;
 
 impl Shortfall {
-    pub(super) fn real_part(self) -> Bytes {
-        Bytes(self.missing.0 / REAL_PART)
+    pub(super) fn real_part(self) -> u64 {
+        self.missing / REAL_PART
     }
 
     /// What counts as taken, and as freed.
@@ -87,7 +87,7 @@ pub(super) fn causes(
     };
     let from = |largest: Option<Bytes>| {
         let largest = largest.unwrap_or_default().max(outside);
-        takers::taker_from(largest).max(shortfall.real_part())
+        takers::taker_from(largest).max(Bytes(shortfall.real_part()))
     };
     let above: Vec<Option<Bytes>> = contenders.iter().map(taken_above_request).collect();
     let least = Bytes(lost.lost.0 / OF_LOST);
@@ -105,7 +105,7 @@ pub(super) fn causes(
     let from_all = from(largest);
     let promised = promised(&contenders, from_all).filter(|_| largest >= Some(outside));
     let promised = promised.map(|left| Promised {
-        left: Bytes(left.0.saturating_add(shortfall.missing.0)),
+        left: Bytes(left.0.saturating_add(shortfall.missing)),
         taker_from: from_all,
     });
     let is_held = |promised: &Promised| contenders.iter().any(|one| one.holds_promised(*promised));

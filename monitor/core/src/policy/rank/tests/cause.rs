@@ -10,11 +10,13 @@ fn took(taken: Option<u64>, frees: Option<u64>, pod: Contender) -> Contender {
     Contender { taken: bytes(taken), frees: bytes(frees), ..pod }
 }
 
+/// With so many MiB missing.
 fn ranked(pods: &[Contender], signal: &str, missing: u64) -> Ranking {
-    let need = Need {
-        shortfall: Shortfall { missing: Bytes(missing * MIB), is_thrashing: false },
-        ..Need::default()
-    };
+    ranked_for(pods, signal, missing * MIB)
+}
+
+fn ranked_for(pods: &[Contender], signal: &str, missing: u64) -> Ranking {
+    let need = Need { shortfall: Shortfall { missing, is_thrashing: false }, ..Need::default() };
     let rules = settings::Ranking::default();
     Field::for_need(pods, purpose(signal), Order::Cause, &rules, &need).ranking(usize::MAX)
 }
@@ -145,7 +147,7 @@ fn cause_is_who_holds_what_others_were_promised() {
     ];
     for (pods, want) in table {
         let names: Vec<_> = pods.iter().map(|one| one.name.clone()).collect();
-        let shortfall = Shortfall { missing: Bytes(20 * MIB), is_thrashing: false };
+        let shortfall = Shortfall { missing: 20 * MIB, is_thrashing: false };
         let (pods, need) = need::causes(
             pods,
             shortfall,
@@ -182,19 +184,89 @@ fn cause_is_harm_where_work_waits() {
     assert_eq!(names(&ranked(&all, "system.memory.pressure", 0))[0], "grew");
 }
 
+/// Who makes others wait for a CPU or a disk goes first, whatever its class; who runs within its request
+/// does not.
 #[test]
-fn cause_is_qos_for_all_else() {
+fn cause_is_harm_for_cpus_and_disks() {
+    let with = |name: &str, class, usage: &str, ms| Contender {
+        harm: harm(ms, 0),
+        ..pod(name, class, 0, "500m", usage)
+    };
     let all = [
-        took(Some(9), None, pod("web", QosClass::Burstable, 0, "0", "1")),
-        took(Some(0), None, pod("batch", QosClass::BestEffort, 0, "0", "1")),
-        took(Some(0), None, pod("db", QosClass::Guaranteed, 0, "0", "1")),
+        with("small", QosClass::BestEffort, "600m", 60),
+        with("hog", QosClass::Burstable, "1900m", 900),
+        with("promised", QosClass::Burstable, "400m", 950),
+        with("db", QosClass::Guaranteed, "500m", 990),
     ];
-    for signal in ["system.cpu.pressure", "pid.available", "nodefs.available"] {
-        let got = ranked(&all, signal, 0);
-        assert_eq!(names(&got), ["batch", "web", "db"], "{signal}");
+    let got = ranked(&all, "kubepods.cpu.pressure", 0);
+    assert_eq!(names(&got), ["hog", "small", "promised"]);
+    assert_eq!(got.spared[0].why, SparedReason::WithinRequest);
+    assert_eq!(
+        keys(&got.candidates[0]),
+        "taker=true harm=900 qos=Burstable priority=0 excess=1400m started=null uid=hog"
+    );
+    assert_eq!(
+        keys(&got.candidates[1]),
+        "taker=false exceedsRequest=true priority=0 harm=60 excess=100m started=null uid=small"
+    );
+    let got = ranked(&all, "system.disk.pressure", 0);
+    assert_eq!(names(&got), ["db", "promised", "hog", "small"]);
+    // Without measured harm it is as `qos`.
+    let all = all.map(|one| Contender { harm: None, ..one });
+    let got = ranked(&all, "kubepods.cpu.pressure", 0);
+    assert_eq!(names(&got), ["small", "hog", "promised", "db"]);
+}
+
+/// Of what is used up, who uses a quarter of what the largest does goes first, in the kubelet's order;
+/// who uses less than an eighth of what is missing, last.
+#[test]
+fn cause_is_use_for_disks_and_pids() {
+    use QosClass::{BestEffort, Burstable, Guaranteed};
+    #[rustfmt::skip]
+    let table = [
+        // signal, missing, pods, in which order
+        ("pid.available", 400, vec![
+            pod("batch", BestEffort, 0,   "-", "5"),
+            pod("bomb",  Burstable,  9,   "-", "1500"),
+            pod("java",  BestEffort, 0,   "-", "300"),
+        ], vec!["bomb", "java", "batch"]),
+        ("pid.available", 400, vec![
+            pod("bomb",  Burstable,  9,   "-", "1500"),
+            pod("java",  BestEffort, 0,   "-", "375"),
+        ], vec!["java", "bomb"]), // its priority is lower, as the kubelet has it
+        ("nodefs.available", 8 * MIB, vec![
+            pod("batch", BestEffort, 0,   "0",     "512Ki"),
+            pod("logs",  Burstable,  0,   "0",     "900Mi"),
+            pod("db",    Burstable,  -10, "950Mi", "960Mi"),
+        ], vec!["logs", "db", "batch"]),
+        ("nodefs.available", 8 * MIB, vec![
+            pod("within", Guaranteed, 0,  "1Gi", "900Mi"),
+            pod("logs",   Guaranteed, 0,  "0",   "90Mi"),
+        ], vec!["logs"]),
+        ("nodefs.inodesFree", 80, vec![
+            pod("batch",   BestEffort, 0, "0", "9"),
+            pod("files",   Guaranteed, 0, "0", "70000"),
+            pod("unknown", BestEffort, 0, "0", "-"),
+        ], vec!["files", "batch", "unknown"]),
+        // No use is known: as `qos`.
+        ("nodefs.available", 8 * MIB, vec![
+            pod("b", Burstable,  0, "0", "-"),
+            pod("a", BestEffort, 0, "0", "-"),
+        ], vec!["a", "b"]),
+    ];
+    for (signal, missing, pods, want) in table {
+        assert_eq!(names(&ranked_for(&pods, signal, missing)), want, "{signal}");
     }
-    // A file that says nothing of what was taken cannot be ranked by it.
-    let untold = all.map(|one| Contender { taken: None, ..one });
-    let got = ranking(&untold, "memory.available", Order::Cause);
+}
+
+#[test]
+fn cause_is_qos_where_no_figure_says_who_took_it() {
+    let all = [
+        pod("web", QosClass::Burstable, 0, "0", "1"),
+        pod("batch", QosClass::BestEffort, 0, "0", "1"),
+        pod("db", QosClass::Guaranteed, 0, "0", "1"),
+    ];
+    let got = ranking(&all, "memory.available", Order::Cause);
     assert_eq!((names(&got), got.order), (vec!["batch", "web", "db"], Order::Qos));
+    assert_eq!(names(&ranked(&all, "system.cpu.pressure", 0)), ["batch", "web", "db"]);
 }

@@ -1,0 +1,189 @@
+//! By which figures candidates are compared, and from how much on one is a cause of the shortage.
+//! Rules: docs/policy.md, "Ranking".
+
+use super::contender::Contender;
+use super::need::{Need, Promised};
+use super::purpose::Purpose;
+use crate::model::decision::{Order, SparedReason};
+use crate::model::pod::QosClass;
+use crate::model::quantity::Quantity;
+use crate::model::threshold::Resource;
+use crate::model::units::{Bytes, Nanos};
+use crate::policy::takers::OF_LARGEST;
+
+/// By which figures candidates are compared.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Scale {
+    pub(super) order: Order,
+    pub(super) resource: Resource,
+    /// What makes a candidate a cause, in the order `cause`.
+    pub(super) cause: Option<By>,
+    /// A smaller gain is no real part of what is missing.
+    real_part: u64,
+    /// Some candidate has no statistics, so the key decides.
+    pub(super) some_lack_stats: bool,
+    /// Some candidate has a preference, so the key decides first.
+    pub(super) some_prefer: bool,
+    /// Of several takers some took more or less lately than all along, so the key decides.
+    pub(super) some_lasting: bool,
+}
+
+/// A candidate from which figure on is a cause of the shortage.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum By {
+    /// It took memory.
+    Taken(Bytes),
+    /// It holds what others were promised, and its end frees that.
+    Holds(Promised),
+    /// Others wait because of it.
+    Harm(Nanos),
+    /// It uses so many billionths more of disk space, inodes or pids than it requests.
+    Uses(i128),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Answer {
+    Yes,
+    Unknown,
+    No,
+}
+
+impl Scale {
+    pub(super) fn new(
+        contenders: &[Contender],
+        order: Order,
+        purpose: Purpose,
+        need: &Need,
+    ) -> Self {
+        let resource = purpose.resource();
+        let some_lack_stats = contenders.iter().any(|contender| contender.usage.is_none());
+        let some_prefer = contenders.iter().any(|contender| contender.preference.is_some());
+        let real_part = need.shortfall.real_part();
+        let (cause, some_lasting) = (None, false);
+        let scale =
+            Self { order, resource, cause, real_part, some_lack_stats, some_prefer, some_lasting };
+        let is_by_cause = order == Order::Cause;
+        let cause = is_by_cause.then(|| scale.cause_among(contenders, purpose, need)).flatten();
+        let scale = Self { cause, ..scale };
+        let takers = || contenders.iter().filter(|one| scale.is_taker(one));
+        let are_several = matches!(cause, Some(By::Taken(_))) && takers().count() > 1;
+        let some_lasting = are_several && takers().any(Contender::took_otherwise);
+        Self { some_lasting, ..scale }
+    }
+
+    /// By which figure, and from how much on, a candidate is a cause; `None` if there is no such figure.
+    fn cause_among(self, contenders: &[Contender], purpose: Purpose, need: &Need) -> Option<By> {
+        let most_harm = contenders.iter().filter_map(|one| Some(one.harm?.others)).max();
+        let most_harm = most_harm.max(need.outside_harm).filter(|most| most.0 >= 1_000_000);
+        let by_harm = most_harm.map(|most| By::Harm(Nanos(most.0 / OF_LARGEST)));
+        let by_use = || {
+            let most = contenders.iter().filter_map(|one| self.excess(one)).max()?.nanos();
+            (most > 0).then(|| By::Uses(most / i128::from(OF_LARGEST)))
+        };
+        let by_taken = || match need.promised {
+            Some(promised) => By::Holds(promised),
+            None => By::Taken(need.taker_from.unwrap_or_else(|| Need::taker_from(contenders))),
+        };
+        match (self.resource, purpose.is_about_waiting()) {
+            (Resource::Memory, true) => by_harm.or_else(|| Some(by_taken())),
+            (Resource::Memory, false) => Some(by_taken()),
+            (_, true) => by_harm,
+            (_, false) => by_use(),
+        }
+    }
+
+    pub(super) fn order(self) -> Order {
+        self.order
+    }
+
+    /// The resource that is short.
+    pub(super) fn resource(self) -> Resource {
+        self.resource
+    }
+
+    /// Whether the candidate is a cause of the shortage; false in other orders than `cause`.
+    pub(super) fn is_taker(self, contender: &Contender) -> bool {
+        self.cause.is_some_and(|by| match by {
+            By::Taken(from) => contender.taken.is_some_and(|taken| taken >= from),
+            By::Holds(promised) => contender.holds_promised(promised),
+            // Who runs within its request makes others wait for what they were not promised.
+            By::Harm(from) => {
+                let is_within = self.exceeds(contender) == Some(Answer::No);
+                let is_promised = self.resource == Resource::Cpu && is_within;
+                !is_promised && contender.harm.is_some_and(|harm| harm.others >= from)
+            }
+            By::Uses(from) => self.excess(contender).is_some_and(|excess| excess.nanos() >= from),
+        })
+    }
+
+    /// In the order `cause` a Guaranteed pod within its request does not pay for others.
+    pub(super) fn promised(self, contender: &Contender) -> Option<SparedReason> {
+        let is_within = self.exceeds(contender).is_some_and(|answer| answer != Answer::Yes);
+        let is_promised =
+            self.cause.is_some() && contender.class == QosClass::Guaranteed && is_within;
+        is_promised.then_some(SparedReason::WithinRequest)
+    }
+
+    /// Whether candidates are compared by what they took of memory.
+    pub(super) fn is_by_cause(self) -> bool {
+        self.cause.is_some() && self.resource == Resource::Memory
+    }
+
+    /// Whether usage is strictly above the request; `None` if the resource has no requests.
+    ///
+    /// Inodes cannot be requested, so any usage exceeds.
+    pub(super) fn exceeds(self, contender: &Contender) -> Option<Answer> {
+        self.has_requests().then(|| {
+            let request = match self.resource {
+                Resource::Inodes => Some(Quantity::ZERO),
+                _ => contender.request,
+            };
+            match contender.usage.zip(request) {
+                None => Answer::Unknown,
+                Some((usage, request)) if usage > request => Answer::Yes,
+                Some(_) => Answer::No,
+            }
+        })
+    }
+
+    /// Usage above the request. For inodes the kubelet subtracts the request for bytes, and so
+    /// does its order.
+    pub(super) fn excess(self, contender: &Contender) -> Option<Quantity> {
+        let request = match (self.resource, self.order) {
+            (Resource::Pids | Resource::Io, _) | (Resource::Inodes, Order::Qos | Order::Cause) => {
+                Some(Quantity::ZERO)
+            }
+            _ => contender.request,
+        };
+        contender.usage.zip(request).map(|(usage, request)| usage.minus(request))
+    }
+
+    pub(super) fn has_requests(self) -> bool {
+        !matches!(self.resource, Resource::Pids | Resource::Io)
+    }
+
+    /// Whether what is short must come back. A CPU and a disk's time do once their user is slowed down.
+    pub(super) fn must_free(self) -> bool {
+        !matches!(self.resource, Resource::Cpu | Resource::Io)
+    }
+
+    /// A real part of what is missing and, of who took memory, of that: shared memory stays.
+    pub(super) fn frees_enough(self, contender: &Contender) -> Option<bool> {
+        if self.resource != Resource::Memory {
+            return contender.usage.map(|usage| usage >= Quantity::count(self.real_part));
+        }
+        let took = matches!(self.cause, Some(By::Taken(_)));
+        let part = contender.part_taken().filter(|_| took).unwrap_or_default();
+        contender.frees.map(|frees| frees >= part.max(Bytes(self.real_part)))
+    }
+}
+
+impl By {
+    pub(super) fn figure(self, contender: &Contender) -> u64 {
+        match self {
+            By::Taken(_) => contender.taken.map_or(0, |taken| taken.0),
+            By::Harm(_) => contender.harm.map_or(0, |harm| harm.others.0),
+            By::Holds(_) | By::Uses(_) => 0,
+        }
+    }
+}
