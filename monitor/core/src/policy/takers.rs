@@ -1,8 +1,8 @@
-//! What each party has taken of the memory that a scope lost. A party is a pod, a workload, or a
-//! cgroup outside pods without children.
+//! What each party has taken of the memory that a scope lost, and of pids. A party is a pod, a
+//! workload, or a cgroup outside pods without children.
 //! In: each sample. Out: a [`Loss`] for a scope, and how fast each party grows.
 //!
-//! What cannot be dropped counts: anonymous memory, shared memory, pages that are locked, the
+//! Of memory what cannot be dropped counts: anonymous memory, shared memory, pages that are locked, the
 //! kernel's own, network buffers, and what was swapped out. Page cache does not: the kernel can drop
 //! it.
 
@@ -47,9 +47,8 @@ const SPACING: [(Nanos, Nanos); 4] = [
     (ALONG, Nanos(20 * Nanos::SECOND.0)),
     (Nanos(u64::MAX), Nanos(600 * Nanos::SECOND.0)),
 ];
-/// A party is a taker if it took this part of what the largest one took, and this much.
+/// A party is a taker if it took this part of what the largest one took.
 pub(crate) const OF_LARGEST: u64 = 4;
-const LEAST: Bytes = Bytes(1 << 20);
 /// The last two seconds count more than the eight before: growth that slows ends soon.
 const RECENT: Nanos = Nanos(2 * Nanos::SECOND.0);
 
@@ -181,7 +180,10 @@ impl TakerStanding {
             (_, None) => false,
         };
         let parties: Vec<_> = self.parties.iter().filter(|(id, _)| is_in(id)).collect();
-        let capacity = capacity(scope, sample, within.map(|(_, pods)| pods))?;
+        let capacity = match counts {
+            Counts::Threads => sample.node.max_threads?,
+            _ => capacity(scope, sample, within.map(|(_, pods)| pods))?,
+        };
         let since = |slot: usize| {
             let mut taken = BTreeMap::new();
             let (mut sum, mut net) = (0u64, 0i128);
@@ -192,15 +194,15 @@ impl TakerStanding {
                 net += i128::from(now) - i128::from(then);
                 sum = sum.saturating_add(grown);
                 if grown > 0 {
-                    taken.insert(**id, Bytes(grown));
+                    taken.insert(**id, grown);
                 }
             }
             let is_whole = scope == ScopeName::System && counts == Counts::Held;
             let node = now.node.zip(self.slots[slot].node).filter(|_| is_whole);
             let rest = node.map_or(0, |(now, then)| i128::from(now.0) - i128::from(then.0) - net);
-            let unattributed = Bytes(u64::try_from(rest.max(0)).unwrap_or(u64::MAX));
-            let lost = Bytes(sum.saturating_add(unattributed.0));
-            let is_established = lost.0 >= capacity / LEAST_PART;
+            let unattributed = u64::try_from(rest.max(0)).unwrap_or(u64::MAX);
+            let lost = sum.saturating_add(unattributed);
+            let is_established = lost >= capacity / LEAST_PART;
             let over = now.at.since(self.slots[slot].at);
             Lost { lost, over, taken, unattributed, is_established, ..Lost::default() }
         };
@@ -213,7 +215,7 @@ impl TakerStanding {
                 break;
             }
             let lost = since(slot);
-            let is_enough = lost.lost.0 >= capacity / PART;
+            let is_enough = lost.lost >= capacity / PART;
             if most.as_ref().is_none_or(|most| lost.lost > most.lost) {
                 most = Some(lost);
             }
@@ -224,7 +226,7 @@ impl TakerStanding {
         // Of the first seconds of watching so much is a cause, too: it cannot be one allocation more.
         let early = || {
             let lost = (age(0) >= RECENT).then(|| since(0))?;
-            (lost.lost.0 >= capacity / PART).then_some(lost)
+            (lost.lost >= capacity / PART).then_some(lost)
         };
         let lately = most.or_else(early)?;
         let along = (0..last).find(|slot| age(*slot) <= ALONG.max(lately.over)).unwrap_or(0);
@@ -255,8 +257,8 @@ impl TakerStanding {
 }
 
 /// From how much on a party is a cause where the largest taker took `largest`: a quarter of that.
-pub(crate) fn taker_from(largest: Bytes) -> Bytes {
-    LEAST.max(Bytes(largest.0 / OF_LARGEST))
+pub(crate) fn taker_from(largest: u64, counts: Counts) -> u64 {
+    counts.least().max(largest / OF_LARGEST)
 }
 
 /// Growth per second over the last ten seconds of readings, newest first; `None` before there are

@@ -6,6 +6,7 @@ mod family;
 mod marks;
 mod node;
 mod scope;
+mod threads;
 
 use std::collections::BTreeMap;
 use std::thread;

@@ -144,8 +144,8 @@ impl Shortage<'_> {
         if !is_other {
             return self.takers.to_vec();
         }
-        let least = if self.is_covered(standing) { self.field.lasting_outside().0 / 2 } else { 0 };
-        self.field.takers_above_request(EXAMINED, Bytes(least))
+        let least = if self.is_covered(standing) { self.field.lasting_outside() / 2 } else { 0 };
+        self.field.takers_above_request(EXAMINED, least)
     }
 
     /// A step on one of `causes` whose end gives enough back.
@@ -314,7 +314,7 @@ fn payer(
     let outlook = question.outlooks.iter().find(|outlook| outlook.scope == scope);
     let growth = outlook.and_then(|outlook| outlook.growth).unwrap_or_default();
     let least = hard.missing.unwrap_or(0).saturating_add(growth.0.saturating_mul(WORTH));
-    let pays = |one: &Contender| one.frees.is_some_and(|frees| frees.0 >= least);
+    let pays = |one: &Contender| one.frees.is_some_and(|frees| frees >= least);
     let payers = field.first(EXAMINED, pays);
     let new = of_those(question, standing, first, &payers.iter().collect::<Vec<_>>());
     match standing.last_victim().map(|last| last.plus(ONE_BY_ONE)) {

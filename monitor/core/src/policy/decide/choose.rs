@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::standing::{HeldBack, ReliefStanding};
 use super::{Question, beyond_budget, of_those};
-use crate::model::decision::{Candidate, Hold, Key, KeyValue, Met, Order, Relief, Trigger};
+use crate::model::decision::{Candidate, Hold, Key, KeyValue, Met, Order, Relief, Taker, Trigger};
 use crate::model::threshold::Resource;
 use crate::model::units::Nanos;
 use crate::policy::explain;
@@ -32,6 +32,15 @@ pub(super) fn choose(
         relief.held = Some(Hold::HarmUnknown);
         return;
     }
+    let by_threads = question.field.filter(|field| field.is_by_threads());
+    let takers = by_threads.map(|field| field.takers(EXAMINED));
+    let head = takers.as_deref().unwrap_or(head);
+    if let (Some(field), true) = (by_threads, head.is_empty()) {
+        let taker = field.largest_taker().map(Taker::full_name).unwrap_or_default();
+        let text = format!("no candidate is a cause of {name}: {taker} started most threads");
+        let hold = Hold::TakenByOther { taker };
+        return standing.hold_back(HeldBack::NoCause, hold, text, relief);
+    }
     let floor = harm_floor(question, &first.threshold, head);
     if let Some(new) = of_those(question, standing, &first, &worth_it(head, floor)) {
         return relief.actions.push(new.begin(question, standing));
@@ -39,7 +48,10 @@ pub(super) fn choose(
     if beyond_budget(question, standing, relief) {
         return;
     }
-    let more = beyond(question, head, &standing.begun(&name), floor);
+    let more = match takers {
+        Some(_) => Vec::new(),
+        None => beyond(question, head, &standing.begun(&name), floor),
+    };
     if let Some(new) = of_those(question, standing, &first, &worth_it(&more, floor)) {
         return relief.actions.push(new.begin(question, standing));
     }

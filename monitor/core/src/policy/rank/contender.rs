@@ -9,7 +9,7 @@ use crate::model::decision::SparedReason;
 use crate::model::pod::QosClass;
 use crate::model::quantity::Quantity;
 use crate::model::settings;
-use crate::model::units::{Bytes, Nanos};
+use crate::model::units::Nanos;
 use crate::model::workload::{Owner, Pod};
 use crate::policy::assess::critical;
 
@@ -55,12 +55,12 @@ pub struct Contender {
     pub usage: Option<Quantity>,
     /// `None` if not measured.
     pub harm: Option<Harm>,
-    /// What it took of the memory that was lost; `None` if unknown.
-    pub taken: Option<Bytes>,
+    /// What it took of the memory that was lost, in bytes, or of pids, in threads; `None` if unknown.
+    pub taken: Option<u64>,
     /// What its share of all that was taken all along would be of that; `None` if unknown.
-    pub lasting: Option<Bytes>,
-    /// Memory that its end would give back; `None` if unknown.
-    pub frees: Option<Bytes>,
+    pub lasting: Option<u64>,
+    /// What of that its end would give back; `None` if unknown.
+    pub frees: Option<u64>,
     /// Seconds since 1970; `None` if unknown.
     pub started: Option<i64>,
     /// Small pods of one owner may form a group; `None` for a pod without an owner.
@@ -101,9 +101,9 @@ impl Contender {
     }
 
     /// A real part of what it took. What was swapped out since is no memory that its end gives back.
-    pub(super) fn part_taken(&self) -> Option<Bytes> {
+    pub(super) fn part_taken(&self) -> Option<u64> {
         let used = self.usage.map_or(u64::MAX, Quantity::to_u64);
-        Some(Bytes(self.taken?.0.min(used) / REAL_PART))
+        Some(self.taken?.min(used) / REAL_PART)
     }
 
     /// For a key of which the smaller goes first.

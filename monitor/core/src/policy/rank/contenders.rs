@@ -68,7 +68,10 @@ pub(super) fn of_node(
             lasting: lost.zip(uses.id).map(|(lost, id)| lost.lasting_of(id)),
             frees: uses.pod.and_then(|scope| {
                 let files = scope.files.as_ref()?;
-                if can_evict && pod.is_some() { held(files) } else { freed_by_end(files, counts) }
+                match can_evict && pod.is_some() && resource == Resource::Memory {
+                    true => held(files).map(|held| held.0),
+                    false => freed_by_end(files, counts),
+                }
             }),
             spared,
             ..contender

@@ -11,7 +11,7 @@ use crate::model::pod::QosClass;
 use crate::model::quantity::Quantity;
 use crate::model::threshold::Resource;
 use crate::model::units::Bytes;
-use crate::policy::takers::taker_from;
+use crate::policy::takers::{Counts, taker_from};
 
 /// Pods that are evicted together.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ fn by_taken<'a>(kin: &[Kin<'a>], scale: Scale) -> [Vec<&'a Contender>; 2] {
     let took = |pod: &&Contender| pod.taken.unwrap_or_default();
     let largest = pods.clone().map(|pod| took(&pod)).max().unwrap_or_default();
     let (takers, others) =
-        pods.partition(|pod| scale.is_by_cause() && took(pod) >= taker_from(largest));
+        pods.partition(|pod| scale.is_by_cause() && took(pod) >= taker_from(largest, Counts::Held));
     [takers, others]
 }
 
@@ -108,9 +108,9 @@ fn group(kin: &[&Contender]) -> Group {
         let one = one?;
         Some(Harm { others: sum.others.plus(one.others), own: sum.own.plus(one.own) })
     });
-    let bytes = |of: fn(&Contender) -> Option<Bytes>| {
-        let sum = |sum: u64, one: Option<Bytes>| Some(sum.saturating_add(one?.0));
-        pods().map(of).try_fold(0, sum).map(Bytes)
+    let bytes = |of: fn(&Contender) -> Option<u64>| {
+        let sum = |sum: u64, one: Option<u64>| Some(sum.saturating_add(one?));
+        pods().map(of).try_fold(0, sum)
     };
     let sum = Contender {
         name: format!("{}/{}", owner.kind, owner.name),

@@ -8,7 +8,6 @@ use crate::model::decision::{Candidate, Key, KeyValue, MeritKey, Order};
 use crate::model::pod::QosClass;
 use crate::model::quantity::Quantity;
 use crate::model::threshold::Resource;
-use crate::model::units::Bytes;
 
 /// A candidate's place in the order: smaller goes first, and the first different field decides.
 ///
@@ -89,7 +88,7 @@ impl Scale {
             let lacks = u64::from(self.must_free() && !frees_enough);
             let taken = u64::MAX - by.figure(contender);
             let lasting = contender.lasting.filter(|_| self.some_lasting);
-            let figure = lasting.map_or(taken, |lasting| u64::MAX - lasting.0);
+            let figure = lasting.map_or(taken, |lasting| u64::MAX - lasting);
             let merit = Merit { started: contender.youngest_first(), ..merit };
             return match is_taker {
                 true if matches!(by, By::Uses(_)) => Merit { rank: place(lacks), ..merit },
@@ -167,8 +166,8 @@ impl Scale {
         let enough = self.frees_enough(contender).map_or(KeyValue::Unknown, KeyValue::Bool);
         let enough = self.must_free().then_some((Key::FreesEnough, enough));
         let taker = |key| Some((key, KeyValue::Bool(self.is_taker(contender))));
-        let lasting = self.some_lasting.then(|| (Key::Lasting, bytes(contender.lasting)));
-        let taken = Some((Key::Taken, bytes(contender.taken)));
+        let lasting = self.some_lasting.then(|| (Key::Lasting, self.amount(contender.lasting)));
+        let taken = Some((Key::Taken, self.amount(contender.taken)));
         let harm = Some((Key::Harm, number(contender.harm.map(Harm::millis))));
         let qos = Some((Key::Qos, KeyValue::Class(contender.class)));
         let all = match (self.cause, self.order) {
@@ -205,6 +204,14 @@ impl Scale {
             .collect()
     }
 
+    /// What was taken, in bytes or threads.
+    fn amount(self, taken: Option<u64>) -> KeyValue {
+        match self.resource {
+            Resource::Pids => number(taken),
+            _ => taken.map_or(KeyValue::Unknown, |n| KeyValue::Quantity(Quantity::bytes(n))),
+        }
+    }
+
     /// Excess over the request; usage where there is no request.
     fn amounts(self, contender: &Contender) -> [Option<(Key, KeyValue)>; 2] {
         let usage = contender.usage.map_or(KeyValue::Unknown, KeyValue::Quantity);
@@ -228,10 +235,6 @@ impl Merit {
     fn figures(&self) -> (u64, [u64; 3], u8, i128, i64) {
         (self.rank, [self.figure, self.taken, self.class], self.known, self.amount, self.started)
     }
-}
-
-fn bytes(amount: Option<Bytes>) -> KeyValue {
-    amount.map_or(KeyValue::Unknown, |Bytes(n)| KeyValue::Quantity(Quantity::bytes(n)))
 }
 
 fn number(n: Option<u64>) -> KeyValue {

@@ -24,16 +24,17 @@ pub use purpose::Purpose;
 use std::collections::BTreeSet;
 
 use group::Group;
-use scale::{Answer, Scale};
+use scale::{Answer, By, Scale};
 
-use crate::model::decision::{Candidate, Loss, Order, Outsider, Ranking, Spared, SparedReason};
+use crate::model::decision::{
+    Candidate, Loss, Order, Outsider, Ranking, Spared, SparedReason, Taker,
+};
 use crate::model::pod::Place;
 use crate::model::sample::Sample;
 use crate::model::settings::{self, Settings};
 use crate::model::snapshot::{Scope, Snapshot};
 use crate::model::threshold::Resource;
-use crate::model::units::Bytes;
-use crate::policy::takers::{Lost, TakerStanding};
+use crate::policy::takers::{Counts, Lost, TakerStanding};
 use harm::HarmStanding;
 use protected::Protected;
 
@@ -89,16 +90,23 @@ impl<'a> Pool<'a> {
     pub fn of_node(node: Node<'a>, purpose: Purpose, shortfall: Shortfall) -> Self {
         let Node { sample, snapshot, harm, takers, settings } = node;
         let rules = &settings.ranking;
+        let counts = match purpose.resource() {
+            Resource::Memory => Some(shortfall.counts()),
+            Resource::Pids => Some(Counts::Threads),
+            _ => None,
+        };
         let is_memory = purpose.resource() == Resource::Memory;
-        let counts = shortfall.counts();
-        let lost =
-            is_memory.then(|| takers.loss(purpose.scope(), counts, sample, snapshot)).flatten();
+        let loss = |counts| takers.loss(purpose.scope(), counts, sample, snapshot);
+        // Where no party took threads lately, how many each has is compared.
+        let lost = counts.and_then(loss).filter(|lost| is_memory || lost.is_established);
+        let counts = counts.unwrap_or(Counts::Held);
         let protected = Protected::of(settings, sample, snapshot);
         let contenders = contenders::of_node(node, purpose, (lost.as_ref(), counts), &protected);
         let outsiders = contenders::outsiders(harm, purpose, &contenders);
         let (contenders, need) = match &lost {
-            Some(lost) => need::causes(contenders, shortfall, lost, snapshot),
-            None => (contenders, Need::of_none(shortfall)),
+            Some(lost) => need::causes(contenders, (shortfall, counts), lost, snapshot),
+            None if is_memory => (contenders, Need::of_none(shortfall)),
+            None => (contenders, Need { shortfall, ..Need::default() }),
         };
         let outside_harm = outsiders.first().map(|outsider| outsider.harm);
         let need = Need { outside_harm, ..need };
@@ -136,7 +144,7 @@ pub struct Field<'a> {
     scale: Scale,
     outsiders: &'a [Outsider],
     loss: Option<&'a Loss>,
-    lasting_outside: Bytes,
+    lasting_outside: u64,
     /// On their own.
     open: Vec<&'a Contender>,
     groups: Vec<Group>,
@@ -198,8 +206,20 @@ impl<'a> Field<'a> {
             spared: named.collect(),
             n_spared: self.spared.len(),
             outsiders: self.outsiders.to_vec(),
-            loss: self.loss.cloned(),
+            loss: self.loss.filter(|_| self.scale.resource == Resource::Memory).cloned(),
         }
+    }
+
+    /// Whether candidates are compared by the threads that they took.
+    #[must_use]
+    pub fn is_by_threads(&self) -> bool {
+        self.scale.resource == Resource::Pids && matches!(self.scale.cause, Some(By::Taken(_)))
+    }
+
+    /// The party that took most.
+    #[must_use]
+    pub fn largest_taker(&self) -> Option<&'a Taker> {
+        self.loss?.takers.first()
     }
 
     /// Whether candidates are compared by what they took of memory.
@@ -216,7 +236,7 @@ impl<'a> Field<'a> {
 
     /// The same of those alone that use more than they request, and took so much all along.
     #[must_use]
-    pub fn takers_above_request(&self, head: usize, least: Bytes) -> Vec<Candidate> {
+    pub fn takers_above_request(&self, head: usize, least: u64) -> Vec<Candidate> {
         let is_above = |contender: &Contender| self.scale.exceeds(contender) == Some(Answer::Yes);
         let is_lasting = |contender: &Contender| contender.lasting.unwrap_or_default() >= least;
         let counts = |one: &Contender| self.scale.is_taker(one) && is_above(one) && is_lasting(one);
@@ -225,7 +245,7 @@ impl<'a> Field<'a> {
 
     /// The most that a party took all along that is no candidate.
     #[must_use]
-    pub fn lasting_outside(&self) -> Bytes {
+    pub fn lasting_outside(&self) -> u64 {
         self.lasting_outside
     }
 

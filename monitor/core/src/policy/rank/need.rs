@@ -7,7 +7,7 @@ use super::contender::Contender;
 use crate::model::cgroup::CgroupId;
 use crate::model::pod::Place;
 use crate::model::snapshot::Snapshot;
-use crate::model::units::{Bytes, Nanos, scale};
+use crate::model::units::{Nanos, scale};
 use crate::policy::takers::{self, Counts, Lost};
 
 /// What is known of a shortage.
@@ -24,12 +24,12 @@ pub struct Shortfall {
 pub struct Need {
     pub shortfall: Shortfall,
     /// A candidate that took this much is a cause; `None`: a quarter of what the largest took.
-    pub taker_from: Option<Bytes>,
+    pub taker_from: Option<u64>,
     /// A candidate that uses more than it requests, frees this much and took nothing of it is the cause
     /// instead: it holds what others were promised, who took no more than that.
     pub promised: Option<Promised>,
     /// The most that a party took all along that is not a candidate.
-    pub lasting_outside: Bytes,
+    pub lasting_outside: u64,
     /// The most harm that a cgroup does that is not a candidate, per second.
     pub outside_harm: Option<Nanos>,
 }
@@ -37,9 +37,9 @@ pub struct Need {
 /// What takers were promised and do not have.
 #[derive(Debug, Clone, Copy)]
 pub struct Promised {
-    pub left: Bytes,
+    pub left: u64,
     /// Who took this much is one of them.
-    pub taker_from: Bytes,
+    pub taker_from: u64,
 }
 
 /// Of what is missing or was taken, the part that is worth ending a candidate for; of what is missing
@@ -66,7 +66,7 @@ impl Shortfall {
 /// contender a cause, one that holds what was promised does; only where none does, all growth.
 pub(super) fn causes(
     contenders: Vec<Contender>,
-    shortfall: Shortfall,
+    (shortfall, counts): (Shortfall, Counts),
     lost: &Lost,
     snapshot: &Snapshot,
 ) -> (Vec<Contender>, Need) {
@@ -85,18 +85,17 @@ pub(super) fn causes(
         let taker_from = Some(from);
         Need { taker_from, promised, lasting_outside, ..Need::of_none(shortfall) }
     };
-    let from = |largest: Option<Bytes>| {
+    let from = |largest: Option<u64>| {
         let largest = largest.unwrap_or_default().max(outside);
-        takers::taker_from(largest).max(Bytes(shortfall.real_part()))
+        takers::taker_from(largest, counts).max(shortfall.real_part())
     };
-    let above: Vec<Option<Bytes>> = contenders.iter().map(taken_above_request).collect();
-    let least = Bytes(lost.lost.0 / OF_LOST);
+    let above: Vec<Option<u64>> = contenders.iter().map(taken_above_request).collect();
+    let least = lost.lost / OF_LOST;
     let from_above = from(above.iter().copied().flatten().max()).max(least);
     if above.iter().flatten().any(|taken| *taken >= from_above) {
         let own = contenders.into_iter().zip(above);
-        let part = |one: &Contender, taken: Option<Bytes>| {
-            Some(Bytes(scale(one.lasting?.0, taken?.0, one.taken?.0)))
-        };
+        let part =
+            |one: &Contender, taken: Option<u64>| Some(scale(one.lasting?, taken?, one.taken?));
         let own = own.map(|(one, taken)| Contender { taken, lasting: part(&one, taken), ..one });
         let own = own.collect();
         return (own, need(from_above, None));
@@ -105,7 +104,7 @@ pub(super) fn causes(
     let from_all = from(largest);
     let promised = promised(&contenders, from_all).filter(|_| largest >= Some(outside));
     let promised = promised.map(|left| Promised {
-        left: Bytes(left.0.saturating_add(shortfall.missing)),
+        left: left.saturating_add(shortfall.missing),
         taker_from: from_all,
     });
     let is_held = |promised: &Promised| contenders.iter().any(|one| one.holds_promised(*promised));
@@ -114,33 +113,33 @@ pub(super) fn causes(
 }
 
 /// What takers may still take of what they request; `None` if there are none.
-fn promised(contenders: &[Contender], from: Bytes) -> Option<Bytes> {
+fn promised(contenders: &[Contender], from: u64) -> Option<u64> {
     let takers = contenders.iter().filter(|one| one.taken.is_some_and(|taken| taken >= from));
     let left = takers.map(|one| {
         let within = one.usage.zip(one.request).filter(|(usage, request)| usage < request);
         within.map_or(0, |(usage, request)| request.minus(usage).to_u64())
     });
-    left.reduce(u64::saturating_add).map(Bytes)
+    left.reduce(u64::saturating_add)
 }
 
 /// What it took beyond its request; all of it where the request is not known.
-fn taken_above_request(contender: &Contender) -> Option<Bytes> {
+fn taken_above_request(contender: &Contender) -> Option<u64> {
     let taken = contender.taken?;
     let Some((usage, request)) = contender.usage.zip(contender.request) else {
         return Some(taken);
     };
     let above = if usage > request { usage.minus(request).to_u64() } else { 0 };
-    Some(taken.min(Bytes(above)))
+    Some(taken.min(above))
 }
 
 impl Need {
     /// Where no candidate is a cause.
     pub(super) fn of_none(shortfall: Shortfall) -> Self {
-        Self { shortfall, taker_from: Some(Bytes(u64::MAX)), ..Self::default() }
+        Self { shortfall, taker_from: Some(u64::MAX), ..Self::default() }
     }
 
-    pub(super) fn taker_from(contenders: &[Contender]) -> Bytes {
+    pub(super) fn taker_from(contenders: &[Contender]) -> u64 {
         let largest = contenders.iter().filter_map(|one| one.taken).max();
-        takers::taker_from(largest.unwrap_or_default())
+        takers::taker_from(largest.unwrap_or_default(), Counts::Held)
     }
 }

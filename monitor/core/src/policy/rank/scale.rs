@@ -8,7 +8,7 @@ use crate::model::decision::{Order, SparedReason};
 use crate::model::pod::QosClass;
 use crate::model::quantity::Quantity;
 use crate::model::threshold::Resource;
-use crate::model::units::{Bytes, Nanos};
+use crate::model::units::Nanos;
 use crate::policy::takers::OF_LARGEST;
 
 /// By which figures candidates are compared.
@@ -31,8 +31,8 @@ pub(super) struct Scale {
 /// A candidate from which figure on is a cause of the shortage.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum By {
-    /// It took memory.
-    Taken(Bytes),
+    /// It took memory, or threads.
+    Taken(u64),
     /// It holds what others were promised, and its end frees that.
     Holds(Promised),
     /// Others wait because of it.
@@ -84,10 +84,12 @@ impl Scale {
             Some(promised) => By::Holds(promised),
             None => By::Taken(need.taker_from.unwrap_or_else(|| Need::taker_from(contenders))),
         };
+        let by_threads = || need.taker_from.map(By::Taken);
         match (self.resource, purpose.is_about_waiting()) {
             (Resource::Memory, true) => by_harm.or_else(|| Some(by_taken())),
             (Resource::Memory, false) => Some(by_taken()),
             (_, true) => by_harm,
+            (Resource::Pids, false) => by_threads().or_else(by_use),
             (_, false) => by_use(),
         }
     }
@@ -167,21 +169,22 @@ impl Scale {
         !matches!(self.resource, Resource::Cpu | Resource::Io)
     }
 
-    /// A real part of what is missing and, of who took memory, of that: shared memory stays.
+    /// A real part of what is missing and, of a taker, of what it took: shared memory stays.
     pub(super) fn frees_enough(self, contender: &Contender) -> Option<bool> {
-        if self.resource != Resource::Memory {
-            return contender.usage.map(|usage| usage >= Quantity::count(self.real_part));
-        }
+        let frees = match self.resource {
+            Resource::Memory => contender.frees,
+            _ => contender.usage.map(Quantity::to_u64),
+        };
         let took = matches!(self.cause, Some(By::Taken(_)));
         let part = contender.part_taken().filter(|_| took).unwrap_or_default();
-        contender.frees.map(|frees| frees >= part.max(Bytes(self.real_part)))
+        frees.map(|frees| frees >= part.max(self.real_part))
     }
 }
 
 impl By {
     pub(super) fn figure(self, contender: &Contender) -> u64 {
         match self {
-            By::Taken(_) => contender.taken.map_or(0, |taken| taken.0),
+            By::Taken(_) => contender.taken.unwrap_or_default(),
             By::Harm(_) => contender.harm.map_or(0, |harm| harm.others.0),
             By::Holds(_) | By::Uses(_) => 0,
         }

@@ -1,32 +1,44 @@
-//! What of a cgroup's memory counts: what cannot be dropped, what its end gives back, page cache.
+//! What of a cgroup counts: memory that cannot be dropped, what its end gives back, page cache, threads.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::cgroup::{Cgroup, MemoryStat};
 use crate::model::units::Bytes;
 
-/// What a party held: what cannot be dropped, and page cache.
+/// What a party held: bytes that cannot be dropped, bytes of page cache, and threads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Holding(pub(super) u64, pub(super) u64);
+pub(super) struct Holding(pub(super) u64, pub(super) u64, #[serde(default)] pub(super) u64);
 
 /// What counts as taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Counts {
-    /// What cannot be dropped.
+    /// Memory that cannot be dropped.
     Held,
     /// Page cache too: what is dropped is read back at once, so it is in use.
     WithCache,
+    Threads,
+}
+
+impl Counts {
+    /// Who took less is no cause, however little the others took: bytes, or threads.
+    pub(super) fn least(self) -> u64 {
+        match self {
+            Self::Held | Self::WithCache => 1 << 20,
+            Self::Threads => 8,
+        }
+    }
 }
 
 impl Holding {
     pub(super) fn of(files: &Cgroup) -> Option<Self> {
-        Some(Self(held(files)?.0, cache(files)?.0))
+        Some(Self(held(files)?.0, cache(files)?.0, files.pids_current.unwrap_or_default()))
     }
 
     pub(super) fn amount(self, counts: Counts) -> u64 {
         match counts {
             Counts::Held => self.0,
             Counts::WithCache => self.0.saturating_add(self.1),
+            Counts::Threads => self.2,
         }
     }
 }
@@ -45,14 +57,17 @@ pub(crate) fn locked(stat: &MemoryStat) -> Bytes {
     Bytes(elsewhere.into_iter().fold(stat.file.0, u64::saturating_sub))
 }
 
-/// What the end of its processes gives back. Shared memory and tmpfs outlive them.
-pub(crate) fn freed_by_end(files: &Cgroup, counts: Counts) -> Option<Bytes> {
-    let stat = files.memory.stat?;
-    let freed = stat.anon.0.saturating_add(locked(&stat).0).saturating_add(kernel(files));
-    Some(match counts {
-        Counts::Held => Bytes(freed),
-        Counts::WithCache => Bytes(freed.saturating_add(cache(files)?.0)),
-    })
+/// What the end of its processes gives back, in bytes or threads. Shared memory and tmpfs outlive them.
+pub(crate) fn freed_by_end(files: &Cgroup, counts: Counts) -> Option<u64> {
+    let memory = || {
+        let stat = files.memory.stat?;
+        Some(stat.anon.0.saturating_add(locked(&stat).0).saturating_add(kernel(files)))
+    };
+    match counts {
+        Counts::Held => memory(),
+        Counts::WithCache => Some(memory()?.saturating_add(cache(files)?.0)),
+        Counts::Threads => files.pids_current,
+    }
 }
 
 /// Page cache that can be dropped.
@@ -97,7 +112,7 @@ mod tests {
             let mut files = Cgroup::default();
             files.memory.stat = Some(stat);
             let got = (held(&files), freed_by_end(&files, Counts::Held), cache(&files));
-            let want = (Some(Bytes(held_)), Some(Bytes(freed)), Some(Bytes(droppable)));
+            let want = (Some(Bytes(held_)), Some(freed), Some(Bytes(droppable)));
             assert_eq!(got, want, "{stat:?}");
         }
     }

@@ -18,15 +18,15 @@ const PACE: u64 = 4;
 /// As many takers are named.
 const NAMED: usize = 5;
 
-/// What was lost, by party.
+/// What was lost, by party: bytes of memory, or threads where pids are short.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Lost {
-    pub(crate) lost: Bytes,
+    pub(crate) lost: u64,
     pub(super) over: Nanos,
-    pub(super) taken: BTreeMap<CgroupId, Bytes>,
+    pub(super) taken: BTreeMap<CgroupId, u64>,
     /// What each party's share of what was lost all along would be of this.
-    pub(super) lasting: BTreeMap<CgroupId, Bytes>,
-    pub(super) unattributed: Bytes,
+    pub(super) lasting: BTreeMap<CgroupId, u64>,
+    pub(super) unattributed: u64,
     /// It is so much that who took it is the cause.
     pub(crate) is_established: bool,
 }
@@ -40,37 +40,37 @@ impl Lost {
         &self,
         all_along: &Self,
         recent: Option<&Self>,
-    ) -> BTreeMap<CgroupId, Bytes> {
-        let share = |of: &Self, id| scale(of.taken_by(id).0, self.lost.0, of.lost.0);
+    ) -> BTreeMap<CgroupId, u64> {
+        let share = |of: &Self, id| scale(of.taken_by(id), self.lost, of.lost);
         let is_long = all_along.over.0 >= self.over.0.saturating_mul(2);
         let goes_on =
-            |recent: &&Self| recent.lost.0 >= scale(self.lost.0, recent.over.0, self.over.0) / PACE;
+            |recent: &&Self| recent.lost >= scale(self.lost, recent.over.0, self.over.0) / PACE;
         let recent = recent.filter(|_| !is_long).filter(goes_on);
-        let one = |(id, taken): (&CgroupId, &Bytes)| {
-            let most = if is_long { taken.0.saturating_add(taken.0 / 2) } else { taken.0 };
+        let one = |(id, taken): (&CgroupId, &u64)| {
+            let most = if is_long { taken.saturating_add(taken / 2) } else { *taken };
             let along = share(all_along, *id).min(most);
-            let is_same = along.abs_diff(taken.0) <= taken.0 / NOISE;
-            let along = if is_same { taken.0 } else { along };
+            let is_same = along.abs_diff(*taken) <= taken / NOISE;
+            let along = if is_same { *taken } else { along };
             let stopped = recent.map(|recent| share(recent, *id));
-            let stopped = stopped.filter(|late| *late < taken.0 / NOISE);
-            (*id, Bytes(stopped.map_or(along, |late| late.min(along))))
+            let stopped = stopped.filter(|late| *late < taken / NOISE);
+            (*id, stopped.map_or(along, |late| late.min(along)))
         };
         self.taken.iter().map(one).collect()
     }
 
-    pub(crate) fn taken_by(&self, id: CgroupId) -> Bytes {
+    pub(crate) fn taken_by(&self, id: CgroupId) -> u64 {
         self.taken.get(&id).copied().unwrap_or_default()
     }
 
-    pub(crate) fn lasting_of(&self, id: CgroupId) -> Bytes {
+    pub(crate) fn lasting_of(&self, id: CgroupId) -> u64 {
         self.lasting.get(&id).copied().unwrap_or_default()
     }
 
     /// The most that a party that is none of `but` took, and the most that one took all along. What
     /// belongs to no party counts in the first.
-    pub(crate) fn largest_but(&self, but: impl Fn(CgroupId) -> bool) -> (Bytes, Bytes) {
-        let largest = |of: &BTreeMap<CgroupId, Bytes>| {
-            of.iter().filter(|(id, _)| !but(**id)).map(|(_, bytes)| *bytes).max()
+    pub(crate) fn largest_but(&self, but: impl Fn(CgroupId) -> bool) -> (u64, u64) {
+        let largest = |of: &BTreeMap<CgroupId, u64>| {
+            of.iter().filter(|(id, _)| !but(**id)).map(|(_, amount)| *amount).max()
         };
         let taken = largest(&self.taken).unwrap_or_default().max(self.unattributed);
         (taken, largest(&self.lasting).unwrap_or_default())
@@ -78,7 +78,7 @@ impl Lost {
 
     /// So much, which is enough to have a cause, and taken by no party that is known.
     #[cfg(test)]
-    pub(crate) fn established(lost: Bytes) -> Self {
+    pub(crate) fn established(lost: u64) -> Self {
         Self { lost, is_established: true, ..Self::default() }
     }
 
@@ -87,13 +87,13 @@ impl Lost {
         &self,
         snapshot: &Snapshot,
         sample: &Sample,
-        from: Bytes,
+        from: u64,
         may_be_marked: impl Fn(CgroupId, &Scope) -> bool,
     ) -> Loss {
         let mut takers: Vec<_> = self.taken.iter().filter(|(_, taken)| **taken >= from).collect();
         takers
             .sort_unstable_by_key(|(id, taken)| (Reverse((self.lasting_of(**id), **taken)), **id));
-        let taker = |(id, taken): (&CgroupId, &Bytes)| {
+        let taker = |(id, taken): (&CgroupId, &u64)| {
             let scope = snapshot.scopes.get(id)?;
             let path = scope.path.clone();
             let pod = match &scope.place {
@@ -110,11 +110,12 @@ impl Lost {
                 namespace: known.map(|pod| pod.namespace.clone()).unwrap_or_default(),
                 uid: pod.unwrap_or_else(|| path.0.to_string()),
                 path,
-                taken: *taken,
+                taken: Bytes(*taken),
                 may_be_marked: may_be_marked(*id, scope),
             })
         };
         let takers = takers.into_iter().take(NAMED).filter_map(taker).collect();
-        Loss { lost: self.lost, over: self.over, takers, unattributed: self.unattributed }
+        let (lost, unattributed) = (Bytes(self.lost), Bytes(self.unattributed));
+        Loss { lost, over: self.over, takers, unattributed }
     }
 }

@@ -59,8 +59,12 @@ fn takers(samples: &[Sample]) -> (u64, Vec<(String, u64)>, u64) {
     let snapshot = take_in(&mut standing, samples);
     let sample = samples.last().unwrap();
     let lost = standing.loss(ScopeName::System, Counts::Held, sample, &snapshot).unwrap();
-    let told =
-        lost.told(&snapshot, sample, taker_from(lost.largest_but(|_| false).0), |_, _| false);
+    let told = lost.told(
+        &snapshot,
+        sample,
+        taker_from(lost.largest_but(|_| false).0, Counts::Held),
+        |_, _| false,
+    );
     let each = told.takers.iter().map(|taker| (taker.full_name(), taker.taken.0 / MIB));
     (told.over.0 / Nanos::SECOND.0, each.collect(), told.unattributed.0 / MIB)
 }
@@ -90,7 +94,7 @@ fn loss_of_the_first_seconds_is_known_if_it_is_large() {
         let snapshot = take_in(&mut standing, &samples);
         let sample = samples.last().unwrap();
         let lost = standing.loss(ScopeName::System, Counts::Held, sample, &snapshot);
-        let lost = lost.map(|lost| lost.lost.0 / MIB);
+        let lost = lost.map(|lost| lost.lost / MIB);
         assert_eq!(lost, want, "{each} MiB in each of {seconds} s");
     }
 }

@@ -1,6 +1,7 @@
 //! The readings of all parties as they are written: as differences, because most stay as they were.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::iter::repeat;
 
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +15,9 @@ pub(super) struct Written {
     slots: VecDeque<Slot>,
     /// What a party held, and its cache, by turns: each less that of the reading before.
     readings: BTreeMap<CgroupId, Vec<i64>>,
+    /// Its threads, each less those of the reading before, without the zeros at the end.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    threads: BTreeMap<CgroupId, Vec<i64>>,
     /// In full, in recordings of before.
     #[serde(skip_serializing)]
     parties: BTreeMap<CgroupId, VecDeque<Holding>>,
@@ -21,25 +25,37 @@ pub(super) struct Written {
 
 impl From<TakerStanding> for Written {
     fn from(TakerStanding { slots, parties }: TakerStanding) -> Self {
+        let mut threads = BTreeMap::new();
         let readings = parties.into_iter().map(|(id, readings)| {
-            let mut before = Holding::default();
+            let (mut before, mut n_differences) = (Holding::default(), Vec::new());
             let differences = readings.into_iter().flat_map(|now| {
                 let less = std::mem::replace(&mut before, now);
+                n_differences.push(now.2.wrapping_sub(less.2).cast_signed());
                 [now.0.wrapping_sub(less.0), now.1.wrapping_sub(less.1)].map(u64::cast_signed)
             });
-            (id, differences.collect())
+            let differences = differences.collect();
+            n_differences
+                .truncate(n_differences.iter().rposition(|n| *n != 0).map_or(0, |n| n + 1));
+            if !n_differences.is_empty() {
+                threads.insert(id, n_differences);
+            }
+            (id, differences)
         });
-        Self { slots, readings: readings.collect(), parties: BTreeMap::new() }
+        let readings = readings.collect();
+        Self { slots, readings, threads, parties: BTreeMap::new() }
     }
 }
 
 impl From<Written> for TakerStanding {
-    fn from(Written { slots, readings, mut parties }: Written) -> Self {
+    fn from(Written { slots, readings, threads, mut parties }: Written) -> Self {
         parties.extend(readings.into_iter().map(|(id, differences)| {
             let mut now = Holding::default();
-            let readings = differences.as_chunks().0.iter().map(|[held, cache]| {
+            let n_differences = threads.get(&id).into_iter().flatten().chain(repeat(&0));
+            let both = differences.as_chunks().0.iter().zip(n_differences);
+            let readings = both.map(|([held, cache], threads)| {
                 now.0 = now.0.wrapping_add_signed(*held);
                 now.1 = now.1.wrapping_add_signed(*cache);
+                now.2 = now.2.wrapping_add_signed(*threads);
                 now
             });
             (id, readings.collect())
@@ -57,8 +73,8 @@ mod tests {
     fn written_readings_come_back() {
         let slots = VecDeque::from([Slot { at: Nanos(7), node: Some(Bytes(9)) }]);
         let parties = BTreeMap::from([
-            (CgroupId(1), VecDeque::from([Holding(5, 9), Holding(5, 9), Holding(3, 10)])),
-            (CgroupId(2), VecDeque::from([Holding(u64::MAX, 0), Holding(0, u64::MAX)])),
+            (CgroupId(1), VecDeque::from([Holding(5, 9, 0), Holding(5, 9, 0), Holding(3, 10, 0)])),
+            (CgroupId(2), VecDeque::from([Holding(u64::MAX, 0, 0), Holding(0, u64::MAX, 0)])),
             (CgroupId(3), VecDeque::new()),
         ]);
         let standing = TakerStanding { slots, parties };
@@ -69,5 +85,11 @@ mod tests {
         let before = r#"{"slots":[{"at":7,"node":9}],"parties":{
             "1":[[5,9],[5,9],[3,10]],"2":[[18446744073709551615,0],[0,18446744073709551615]],"3":[]}}"#;
         assert_eq!(serde_json::from_str::<TakerStanding>(before).unwrap(), standing);
+        let threads = [7, 9, 4, 4].map(|n| Holding(0, 0, n));
+        let (slots, parties) = (standing.slots, [(CgroupId(1), threads.into())].into());
+        let standing = TakerStanding { slots, parties };
+        let text = serde_json::to_string(&standing).unwrap();
+        assert!(text.contains(r#""threads":{"1":[7,2,-5]}"#), "{text}");
+        assert_eq!(serde_json::from_str::<TakerStanding>(&text).unwrap(), standing);
     }
 }

@@ -194,7 +194,7 @@ fn contenders_join_the_api() {
         harm: None,
         taken: None,
         lasting: None,
-        frees: Some(Bytes(0)),
+        frees: Some(0),
         started: Some(1_700_000_000),
         owner: Some(owner),
         preference: None,

@@ -6,7 +6,7 @@ const MIB: u64 = 1 << 20;
 
 /// What it took and what its end gives back, in MiB; `None` is unknown.
 fn took(taken: Option<u64>, frees: Option<u64>, pod: Contender) -> Contender {
-    let bytes = |mib: Option<u64>| mib.map(|mib| Bytes(mib * MIB));
+    let bytes = |mib: Option<u64>| mib.map(|mib| mib * MIB);
     Contender { taken: bytes(taken), frees: bytes(frees), ..pod }
 }
 
@@ -53,7 +53,7 @@ fn cause_takers_first() {
 #[test]
 fn cause_who_took_all_along_first() {
     let with = |name, taken, lasting| Contender {
-        lasting: Some(Bytes(lasting * MIB)),
+        lasting: Some(lasting * MIB),
         ..took(Some(taken), Some(200), pod(name, QosClass::BestEffort, 0, "0", "200Mi"))
     };
     #[rustfmt::skip]
@@ -150,11 +150,11 @@ fn cause_is_who_holds_what_others_were_promised() {
         let shortfall = Shortfall { missing: 20 * MIB, is_thrashing: false };
         let (pods, need) = need::causes(
             pods,
-            shortfall,
-            &Lost::established(Bytes(300 * MIB)),
+            (shortfall, Counts::Held),
+            &Lost::established(300 * MIB),
             &Snapshot::default(),
         );
-        assert_eq!(need.promised.map(|promised| promised.left.0 / MIB), want, "{names:?}");
+        assert_eq!(need.promised.map(|promised| promised.left / MIB), want, "{names:?}");
         let rules = settings::Ranking::default();
         let memory = purpose("memory.available");
         let field = Field::for_need(&pods, memory, Order::Cause, &rules, &need);
