@@ -15,7 +15,7 @@ use isobar_core::model::pod::QosClass;
 use isobar_core::model::quantity::{Quantity, ResourceList};
 use isobar_core::model::settings;
 use isobar_core::model::threshold::Resource;
-use isobar_core::model::units::{Bytes, Nanos};
+use isobar_core::model::units::Nanos;
 use isobar_core::model::workload::{Owner, Pod};
 use isobar_core::policy::rank::{Contender, Harm, Purpose};
 
@@ -40,8 +40,8 @@ struct Described {
     usage: Option<ResourceList>,
     harm: Option<Harm>,
     /// What it took of the memory that was lost, and what its end would give back.
-    taken: Option<Bytes>,
-    frees: Option<Bytes>,
+    taken: Option<u64>,
+    frees: Option<u64>,
     /// From the keys `critical`, `static` and `mirror`, whatever the annotations say.
     spared: Option<SparedReason>,
 }
@@ -124,8 +124,8 @@ fn described(field: &Field<'_>) -> Option<Described> {
     let request = request.unwrap_or_default();
     let usage = fields.field("usage").map(|field| amounts(&field, &USES, false));
     let harm = fields.field("harm").and_then(|field| harm(&field));
-    let mut bytes = |key| fields.field(key).and_then(|field| bytes(&field));
-    let (taken, frees) = (bytes("taken"), bytes("frees"));
+    let mut amount = |key| fields.field(key).and_then(|field| amount(&field));
+    let (taken, frees) = (amount("taken"), amount("frees"));
     let flags = [
         ("critical", SparedReason::Critical),
         ("static", SparedReason::Static),
@@ -215,13 +215,13 @@ fn harm(field: &Field<'_>) -> Option<Harm> {
     Some(Harm { others: others?, own: own.unwrap_or(Some(Nanos(0)))? })
 }
 
-fn bytes(field: &Field<'_>) -> Option<Bytes> {
+fn amount(field: &Field<'_>) -> Option<u64> {
     let amount = field.quantity()?;
     if amount.is_negative() {
         field.problem(format!("expected 0 or more, found {amount}"));
         return None;
     }
-    Some(Bytes(amount.to_u64()))
+    Some(amount.to_u64())
 }
 
 fn millis(field: &Field<'_>) -> Option<Nanos> {
@@ -294,7 +294,7 @@ impl Scenario {
                 request: Some(of(&described.request, requested)),
                 usage: described.usage.as_ref().map(|usage| of(usage, used)),
                 harm: is_measured.then(|| described.harm.unwrap_or_default()),
-                taken: described.taken.or(is_told.then_some(Bytes(0))),
+                taken: described.taken.or(is_told.then_some(0)),
                 frees: described.frees,
                 preference: None,
                 spared: known.spared.or(described.spared),
