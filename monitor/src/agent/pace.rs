@@ -146,6 +146,7 @@ fn is_urgent(decision: &Decision) -> bool {
             | Hold::BelowHarmBudget
             | Hold::HarmedByOther { .. }
             | Hold::HarmUnknown
+            | Hold::UseUnknown
             | Hold::NothingHelps,
         ) => false,
     }

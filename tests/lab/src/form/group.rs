@@ -59,6 +59,9 @@ pub(crate) struct Pod {
     pub(crate) cpu_limit: Option<Cpu>,
     #[serde(default)]
     pub(crate) priority: i32,
+    /// Names of its emptyDir volumes.
+    #[serde(default)]
+    pub(crate) volumes: Vec<String>,
     /// More of what is written to the files of the container's cgroup.
     #[serde(default)]
     pub(crate) write: BTreeMap<String, String>,

@@ -150,7 +150,9 @@ fn manifest(pod: &Pod, name: &str, class: QosClass, uid: &str, ids: &[String]) -
     let state =
         |(n, id)| json!({ "name": name_of(n), "containerID": format!("containerd://{id}") });
     let all = || ids.iter().enumerate();
-    let spec = json!({ "priority": pod.priority,
+    let volume = |name: &String| json!({ "name": name, "emptyDir": {} });
+    let volumes = pod.volumes.iter().map(volume).collect::<Vec<_>>();
+    let spec = json!({ "priority": pod.priority, "volumes": volumes,
                        "containers": all().map(container).collect::<Vec<_>>() });
     let status = json!({ "phase": "Running", "qosClass": class,
                          "containerStatuses": all().map(state).collect::<Vec<_>>() });

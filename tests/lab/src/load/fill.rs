@@ -1,4 +1,4 @@
-//! A file in memory (tmpfs) that grows: what it holds outlives the process that wrote it.
+//! A file that grows, on a disk or in memory (tmpfs): what it holds outlives the process that wrote it.
 
 use std::fs;
 use std::io::Write as _;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::Until;
 
-/// Fill a file, and keep it. Below /dev it is in shared memory.
+/// Fill a file, and keep it. Below /dev it is in shared memory. Its directory is made
 #[derive(clap::Args)]
 pub(super) struct Fill {
     /// The file.
@@ -28,6 +28,10 @@ pub(super) struct Fill {
 impl Fill {
     pub(super) fn work(&self, until: &Until) -> Result<Value> {
         let name = self.path.display();
+        let dir = self.path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        dir.map(fs::create_dir_all)
+            .transpose()
+            .with_context(|| format!("no directory for {name}"))?;
         let open = fs::OpenOptions::new().create(true).append(true).open(&self.path);
         let mut file = open.with_context(|| format!("cannot open {name}"))?;
         let block = vec![0x5a; 1 << 20];

@@ -265,6 +265,8 @@ pub enum Hold {
         /// Who took most of it; empty if it was the kernel, or cannot be told.
         taker: String,
     },
+    /// Disk space, inodes or pids are short, and of no candidate it is known how much it has.
+    UseUnknown,
     /// Nobody may be chosen.
     NobodyLeft,
     /// Nobody harms others enough.
@@ -301,6 +303,7 @@ impl Hold {
             Self::Marked => "marked",
             Self::NotYetKnown => "notYetKnown",
             Self::TakenByOther { .. } => "takenByOther",
+            Self::UseUnknown => "useUnknown",
             Self::NobodyLeft => "nobodyLeft",
             Self::BelowHarmBudget => "belowHarmBudget",
             Self::HarmedByOther { .. } => "harmedByOther",

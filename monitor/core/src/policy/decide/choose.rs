@@ -32,6 +32,10 @@ pub(super) fn choose(
         relief.held = Some(Hold::HarmUnknown);
         return;
     }
+    if question.field.is_some_and(Field::is_use_unknown) {
+        relief.held = Some(Hold::UseUnknown);
+        return;
+    }
     let by_threads = question.field.filter(|field| field.is_by_threads());
     let takers = by_threads.map(|field| field.takers(EXAMINED));
     let head = takers.as_deref().unwrap_or(head);
@@ -95,7 +99,7 @@ fn beyond(
     field.first(EXAMINED, |contender| does_enough(contender) && is_new(&contender.uid))
 }
 
-/// Those who do enough harm, and hold a real part of what is missing where that counts.
+/// Those who do enough harm and, where that counts, are known to hold a real part of what is missing.
 pub(super) fn worth_it(list: &[Candidate], floor: Nanos) -> Vec<&Candidate> {
     let is_worth_it = |one: &&Candidate| !is_harmless(one, floor) && !frees_too_little(one);
     list.iter().filter(is_worth_it).collect()
@@ -103,7 +107,7 @@ pub(super) fn worth_it(list: &[Candidate], floor: Nanos) -> Vec<&Candidate> {
 
 fn frees_too_little(candidate: &Candidate) -> bool {
     let mut keys = candidate.keys.iter();
-    keys.any(|key| key.key == Key::FreesEnough && key.value == KeyValue::Bool(false))
+    keys.any(|key| key.key == Key::FreesEnough && key.value != KeyValue::Bool(true))
 }
 
 fn is_harmless(candidate: &Candidate, floor: Nanos) -> bool {

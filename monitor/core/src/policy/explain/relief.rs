@@ -244,11 +244,12 @@ pub fn held(hold: &Hold, now: Nanos) -> String {
             "who took the memory that is short is known after ten seconds of watching".into()
         }
         Hold::TakenByOther { taker } if taker.is_empty() => {
-            "no candidate took the memory that is short: the kernel did, or it is not known".into()
+            "no candidate took what is short: the kernel did, or it is not known".into()
         }
         Hold::TakenByOther { taker } => {
-            format!("no candidate took the memory that is short: {taker} did")
+            format!("no candidate took what is short: {taker} did")
         }
+        Hold::UseUnknown => "how much each candidate has of what is short is not known".into(),
         Hold::NobodyLeft => "there is no candidate".into(),
         Hold::BelowHarmBudget => "no candidate makes others wait for long enough".into(),
         Hold::HarmedByOther { by } => {

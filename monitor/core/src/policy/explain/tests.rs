@@ -246,6 +246,7 @@ fn explain_quiet_and_holds() {
         Hold::BelowHarmBudget,
         Hold::HarmedByOther { by: "/user.slice".into() },
         Hold::HarmUnknown,
+        Hold::UseUnknown,
         Hold::NothingHelps,
         Hold::InGrace,
         Hold::StaleReadings,

@@ -216,6 +216,12 @@ impl<'a> Field<'a> {
         self.scale.resource == Resource::Pids && matches!(self.scale.cause, Some(By::Taken(_)))
     }
 
+    /// In the order `cause`, of no candidate it is known how much it has of the disk or the pids.
+    #[must_use]
+    pub fn is_use_unknown(&self) -> bool {
+        self.scale.is_use_unknown()
+    }
+
     /// The party that took most.
     #[must_use]
     pub fn largest_taker(&self) -> Option<&'a Taker> {

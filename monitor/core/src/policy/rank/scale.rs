@@ -77,8 +77,8 @@ impl Scale {
         let most_harm = most_harm.max(need.outside_harm).filter(|most| most.0 >= 1_000_000);
         let by_harm = most_harm.map(|most| By::Harm(Nanos(most.0 / OF_LARGEST)));
         let by_use = || {
-            let most = contenders.iter().filter_map(|one| self.excess(one)).max()?.nanos();
-            (most > 0).then(|| By::Uses(most / i128::from(OF_LARGEST)))
+            let most = contenders.iter().filter_map(|one| self.much(one)).max()?.nanos();
+            Some(By::Uses((most / i128::from(OF_LARGEST)).max(1)))
         };
         let by_taken = || match need.promised {
             Some(promised) => By::Holds(promised),
@@ -114,7 +114,7 @@ impl Scale {
                 let is_promised = self.resource == Resource::Cpu && is_within;
                 !is_promised && contender.harm.is_some_and(|harm| harm.others >= from)
             }
-            By::Uses(from) => self.excess(contender).is_some_and(|excess| excess.nanos() >= from),
+            By::Uses(from) => self.much(contender).is_some_and(|much| much.nanos() >= from),
         })
     }
 
@@ -124,6 +124,13 @@ impl Scale {
         let is_promised =
             self.cause.is_some() && contender.class == QosClass::Guaranteed && is_within;
         is_promised.then_some(SparedReason::WithinRequest)
+    }
+
+    /// Disk space, inodes or pids are short, and of no candidate it is known how much it uses.
+    pub(super) fn is_use_unknown(self) -> bool {
+        let is_used_up =
+            matches!(self.resource, Resource::Storage | Resource::Inodes | Resource::Pids);
+        is_used_up && self.order == Order::Cause && self.cause.is_none()
     }
 
     /// Whether candidates are compared by what they took of memory.
@@ -158,6 +165,11 @@ impl Scale {
             _ => contender.request,
         };
         contender.usage.zip(request).map(|(usage, request)| usage.minus(request))
+    }
+
+    /// Usage above the request, or all of it where the request is not known.
+    fn much(self, contender: &Contender) -> Option<Quantity> {
+        self.excess(contender).or(contender.usage)
     }
 
     pub(super) fn has_requests(self) -> bool {
