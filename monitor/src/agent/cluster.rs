@@ -11,7 +11,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::changes::Changes;
+use self::changes::{Changes, change};
 use self::configz::Standing;
 use self::requests::Requests;
 use crate::act::evict::Way;
@@ -128,9 +128,12 @@ impl Cluster {
         let over = self.add_up(sample);
         over.iter().for_each(|text| tracing::warn!("{text}"));
         if publish.events {
-            let at = decision.at.wall;
-            let over = over.iter().map(|text| note(at, "NodeOvercommitted", text));
-            over.for_each(|note| self.api.note(Note { is_warning: true, ..note }));
+            let over = over.into_iter().map(|message| Event {
+                reason: "NodeOvercommitted".into(),
+                message,
+                is_warning: true,
+            });
+            over.for_each(|event| self.api.note(change(&event, decision.at.wall)));
             self.notes(seen).into_iter().for_each(|note| self.api.note(note));
         }
     }
@@ -173,13 +176,6 @@ impl Cluster {
     }
 }
 
-/// A change of a condition, or of relief.
-fn change(Event { reason, message, is_warning }: &Event, at: Nanos) -> Note {
-    // The condition's type, as a rule: two conditions that change are two series.
-    let subject = message.split(' ').next().unwrap_or_default().to_owned();
-    Note { is_warning: *is_warning, subject, ..note(at, reason, message) }
-}
-
 /// An action: on the node, and if it ends a pod here, on the pod. Whether a pod is evicted the API
 /// server says.
 fn begun((action, pods): &(Action, Vec<About>), now: Nanos, at: Nanos) -> Vec<Note> {
@@ -189,13 +185,18 @@ fn begun((action, pods): &(Action, Vec<About>), now: Nanos, at: Nanos) -> Vec<No
     let on_node = Note {
         is_warning: action.is_enforced && action.step.is_final(),
         action: step.into(),
-        subject: format!("{step} {}", action.target.uid),
+        subject: subject(action),
         ..note(at, reason, &text)
     };
     let is_ended_here = matches!(action.step, StepKind::StopContainers | StepKind::KillContainers);
     let ended = pods.iter().filter(|_| is_ended_here && action.is_enforced);
     let on_pods = ended.map(|pod| on_pod(pod, action, "Killing", &text, at));
     [on_node].into_iter().chain(on_pods).collect()
+}
+
+/// What befell one victim is a series for each step.
+fn subject(action: &Action) -> String {
+    format!("{} {}", action.step.name(), action.target.uid)
 }
 
 /// That a pod is ended, as the kubelet would put it where it would do the same.
@@ -220,8 +221,7 @@ fn came_to(outcome: &Outcome, (action, pods): &(Action, Vec<About>), at: Nanos) 
         OutcomeResult::Failed => ("ReliefFailed", true),
     };
     let text = format!("{}: {}", action.target.full_name(), outcome.detail);
-    let subject = action.target.uid.clone();
-    let on_node = Note { is_warning, subject, ..note(at, reason, &text) };
+    let on_node = Note { is_warning, subject: subject(action), ..note(at, reason, &text) };
     let is_evicted = action.step == StepKind::Evict && outcome.result == OutcomeResult::Done;
     let evicted = pods.iter().filter(|_| is_evicted);
     let on_pods = evicted.map(|pod| on_pod(pod, action, "Evicted", &text, at));
@@ -386,7 +386,10 @@ mod tests {
                 ended: *ended,
             };
             assert_eq!(told(begun(&ending, Nanos(0), Nanos(0))), *begins, "{step:?}");
-            let got = told(came_to(&outcome, &ending, Nanos(0)));
+            let got = came_to(&outcome, &ending, Nanos(0));
+            let of_step = |note: &Note| note.subject == format!("{} u1", step.name());
+            assert!(got.first().is_none_or(of_step), "what came of another step is another series");
+            let got = told(got);
             assert_eq!(got, *ends, "{step:?} {result:?} {ended:?}");
         }
     }
