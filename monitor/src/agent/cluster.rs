@@ -25,7 +25,7 @@ use isobar_core::model::decision::{Action, Event, Outcome, OutcomeResult, StepKi
 use isobar_core::model::disk::PodDisks;
 use isobar_core::model::limit::NodeResources;
 use isobar_core::model::sample::Sample;
-use isobar_core::model::settings::Settings;
+use isobar_core::model::settings::{Deletion, Relief, Settings};
 use isobar_core::model::units::Nanos;
 use isobar_core::model::workload::{Pod, Pods};
 use isobar_core::policy::assess::nearly::may_kubelet_evict;
@@ -51,8 +51,8 @@ impl Cluster {
     ///
     /// # Errors
     /// If no thread can be made.
-    pub(super) fn begin(access: Access) -> io::Result<Self> {
-        let api = ApiServer::begin(access)?;
+    pub(super) fn begin(access: Access, relief: &Relief) -> io::Result<Self> {
+        let api = ApiServer::begin(access, evictions(relief))?;
         let (ending, kubelet, requests, changes) = Default::default();
         Ok(Self { api, ending, kubelet, requests, changes })
     }
@@ -114,7 +114,7 @@ impl Cluster {
         if let Some(configz) = self.api.configz() {
             self.kubelet.compare(settings, configz);
         }
-        self.api.set_deletion(settings.relief.deletion);
+        self.api.set_evictions(evictions(&settings.relief));
         let ends = settings.relief.enforce.iter().any(|step| step.is_final());
         let observations = &decision.assessment.observations;
         self.api.set_may_kubelet_evict(ends && may_kubelet_evict(&settings.eviction, observations));
@@ -174,6 +174,11 @@ impl Cluster {
         self.ending.drain(..n.saturating_sub(REMEMBERED));
         notes
     }
+}
+
+/// As [`ApiServer::set_evictions`] has them.
+fn evictions(relief: &Relief) -> Option<Deletion> {
+    relief.enforce.contains(&StepKind::Evict).then_some(relief.deletion)
 }
 
 /// An action: on the node, and if it ends a pod here, on the pod. Whether a pod is evicted the API
@@ -270,7 +275,6 @@ mod tests {
     use isobar_core::model::cgroup::{CgroupId, CgroupPath};
     use isobar_core::model::decision::{Met, StepReason, Trigger};
     use isobar_core::model::sample::Moment;
-    use isobar_core::model::settings::Deletion;
     use isobar_core::model::stall::OomKill;
     use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
     use isobar_core::model::units::{Bytes, Percent};
