@@ -26,7 +26,7 @@ use isobar_core::model::condition::{
 };
 use isobar_core::model::decision::Taint;
 use isobar_core::model::sample::Moment;
-use isobar_core::model::settings::TaintEffect;
+use isobar_core::model::settings::{Deletion, TaintEffect};
 use isobar_core::model::units::{Nanos, Percent};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -64,13 +64,22 @@ impl Bed {
 
     /// `prepare` is called before the client begins.
     fn with(prepare: impl FnOnce(&Stub)) -> Self {
+        Self::that(Some(Deletion::Never), prepare)
+    }
+
+    /// The same with an agent that evicts nobody.
+    fn observing(prepare: impl FnOnce(&Stub)) -> Self {
+        Self::that(None, prepare)
+    }
+
+    fn that(evictions: Option<Deletion>, prepare: impl FnOnce(&Stub)) -> Self {
         let options = Options { kubelet: Kubelet::WhenConfirmed, ..Options::default() };
         let stub = Stub::start(&options).unwrap();
         stub.put(generate::node("n1")).unwrap();
         stub.put(generate::pod("n1", "shop", "web")).unwrap();
         prepare(&stub);
         let dir = tempfile::tempdir().unwrap();
-        let api = agent(&stub, dir.path());
+        let api = agent(&stub, dir.path(), evictions);
         Self { stub, api, dir }
     }
 
@@ -78,7 +87,7 @@ impl Bed {
     fn restarted(self) -> Self {
         let Self { stub, api, dir } = self;
         drop(api);
-        let api = agent(&stub, dir.path());
+        let api = agent(&stub, dir.path(), Some(Deletion::Never));
         Self { stub, api, dir }
     }
 
@@ -110,7 +119,7 @@ impl Bed {
     }
 }
 
-fn agent(stub: &Stub, dir: &Path) -> ApiServer {
+fn agent(stub: &Stub, dir: &Path, evictions: Option<Deletion>) -> ApiServer {
     let file = dir.join("kubeconfig");
     fs::write(&file, kubeconfig(&stub.url())).unwrap();
     let access = Access {
@@ -122,7 +131,7 @@ fn agent(stub: &Stub, dir: &Path) -> ApiServer {
         node: "n1".into(),
         reporter: "isobar-x".into(),
     };
-    ApiServer::begin(access).unwrap()
+    ApiServer::begin(access, evictions).unwrap()
 }
 
 fn kubeconfig(url: &str) -> String {

@@ -11,7 +11,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::changes::Changes;
+use self::changes::{Changes, change};
 use self::configz::Standing;
 use self::requests::Requests;
 use crate::act::evict::Way;
@@ -25,7 +25,7 @@ use isobar_core::model::decision::{Action, Event, Outcome, OutcomeResult, StepKi
 use isobar_core::model::disk::PodDisks;
 use isobar_core::model::limit::NodeResources;
 use isobar_core::model::sample::Sample;
-use isobar_core::model::settings::Settings;
+use isobar_core::model::settings::{Deletion, Relief, Settings};
 use isobar_core::model::units::Nanos;
 use isobar_core::model::workload::{Pod, Pods};
 use isobar_core::policy::assess::nearly::may_kubelet_evict;
@@ -51,8 +51,8 @@ impl Cluster {
     ///
     /// # Errors
     /// If no thread can be made.
-    pub(super) fn begin(access: Access) -> io::Result<Self> {
-        let api = ApiServer::begin(access)?;
+    pub(super) fn begin(access: Access, relief: &Relief) -> io::Result<Self> {
+        let api = ApiServer::begin(access, evictions(relief))?;
         let (ending, kubelet, requests, changes) = Default::default();
         Ok(Self { api, ending, kubelet, requests, changes })
     }
@@ -114,7 +114,7 @@ impl Cluster {
         if let Some(configz) = self.api.configz() {
             self.kubelet.compare(settings, configz);
         }
-        self.api.set_deletion(settings.relief.deletion);
+        self.api.set_evictions(evictions(&settings.relief));
         let ends = settings.relief.enforce.iter().any(|step| step.is_final());
         let observations = &decision.assessment.observations;
         self.api.set_may_kubelet_evict(ends && may_kubelet_evict(&settings.eviction, observations));
@@ -128,9 +128,12 @@ impl Cluster {
         let over = self.add_up(sample);
         over.iter().for_each(|text| tracing::warn!("{text}"));
         if publish.events {
-            let at = decision.at.wall;
-            let over = over.iter().map(|text| note(at, "NodeOvercommitted", text));
-            over.for_each(|note| self.api.note(Note { is_warning: true, ..note }));
+            let over = over.into_iter().map(|message| Event {
+                reason: "NodeOvercommitted".into(),
+                message,
+                is_warning: true,
+            });
+            over.for_each(|event| self.api.note(change(&event, decision.at.wall)));
             self.notes(seen).into_iter().for_each(|note| self.api.note(note));
         }
     }
@@ -173,11 +176,9 @@ impl Cluster {
     }
 }
 
-/// A change of a condition, or of relief.
-fn change(Event { reason, message, is_warning }: &Event, at: Nanos) -> Note {
-    // The condition's type, as a rule: two conditions that change are two series.
-    let subject = message.split(' ').next().unwrap_or_default().to_owned();
-    Note { is_warning: *is_warning, subject, ..note(at, reason, message) }
+/// As [`ApiServer::set_evictions`] has them.
+fn evictions(relief: &Relief) -> Option<Deletion> {
+    relief.enforce.contains(&StepKind::Evict).then_some(relief.deletion)
 }
 
 /// An action: on the node, and if it ends a pod here, on the pod. Whether a pod is evicted the API
@@ -189,13 +190,18 @@ fn begun((action, pods): &(Action, Vec<About>), now: Nanos, at: Nanos) -> Vec<No
     let on_node = Note {
         is_warning: action.is_enforced && action.step.is_final(),
         action: step.into(),
-        subject: format!("{step} {}", action.target.uid),
+        subject: subject(action),
         ..note(at, reason, &text)
     };
     let is_ended_here = matches!(action.step, StepKind::StopContainers | StepKind::KillContainers);
     let ended = pods.iter().filter(|_| is_ended_here && action.is_enforced);
     let on_pods = ended.map(|pod| on_pod(pod, action, "Killing", &text, at));
     [on_node].into_iter().chain(on_pods).collect()
+}
+
+/// What befell one victim is a series for each step.
+fn subject(action: &Action) -> String {
+    format!("{} {}", action.step.name(), action.target.uid)
 }
 
 /// That a pod is ended, as the kubelet would put it where it would do the same.
@@ -220,8 +226,7 @@ fn came_to(outcome: &Outcome, (action, pods): &(Action, Vec<About>), at: Nanos) 
         OutcomeResult::Failed => ("ReliefFailed", true),
     };
     let text = format!("{}: {}", action.target.full_name(), outcome.detail);
-    let subject = action.target.uid.clone();
-    let on_node = Note { is_warning, subject, ..note(at, reason, &text) };
+    let on_node = Note { is_warning, subject: subject(action), ..note(at, reason, &text) };
     let is_evicted = action.step == StepKind::Evict && outcome.result == OutcomeResult::Done;
     let evicted = pods.iter().filter(|_| is_evicted);
     let on_pods = evicted.map(|pod| on_pod(pod, action, "Evicted", &text, at));
@@ -270,7 +275,6 @@ mod tests {
     use isobar_core::model::cgroup::{CgroupId, CgroupPath};
     use isobar_core::model::decision::{Met, StepReason, Trigger};
     use isobar_core::model::sample::Moment;
-    use isobar_core::model::settings::Deletion;
     use isobar_core::model::stall::OomKill;
     use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
     use isobar_core::model::units::{Bytes, Percent};
@@ -386,7 +390,10 @@ mod tests {
                 ended: *ended,
             };
             assert_eq!(told(begun(&ending, Nanos(0), Nanos(0))), *begins, "{step:?}");
-            let got = told(came_to(&outcome, &ending, Nanos(0)));
+            let got = came_to(&outcome, &ending, Nanos(0));
+            let of_step = |note: &Note| note.subject == format!("{} u1", step.name());
+            assert!(got.first().is_none_or(of_step), "what came of another step is another series");
+            let got = told(got);
             assert_eq!(got, *ends, "{step:?} {result:?} {ended:?}");
         }
     }

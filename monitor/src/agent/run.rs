@@ -146,7 +146,8 @@ async fn live_on<S: Source>(
     let facts = source.facts();
     let publisher = Publisher::new(facts.clone(), clock::now(), to);
     let plan = std::mem::take(&mut orders.plan);
-    let cluster = cluster.map(Cluster::begin).transpose().map_err(AgentError::Cluster)?;
+    let cluster = cluster.map(|access| Cluster::begin(access, &plan.settings.relief));
+    let cluster = cluster.transpose().map_err(AgentError::Cluster)?;
     if let Some(cluster) = &cluster {
         cluster.first_answers(FIRST_ANSWERS).await;
     }

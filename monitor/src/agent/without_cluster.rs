@@ -11,7 +11,7 @@ use crate::record::incident::watch::Seen;
 use isobar_core::model::capability::Capability;
 use isobar_core::model::disk::PodDisks;
 use isobar_core::model::limit::NodeResources;
-use isobar_core::model::settings::Settings;
+use isobar_core::model::settings::{Relief, Settings};
 use isobar_core::model::workload::Pods;
 
 /// There is none.
@@ -26,7 +26,7 @@ pub(super) struct Configz {
 
 impl Cluster {
     /// Fails.
-    pub(super) fn begin(_: Access) -> io::Result<Self> {
+    pub(super) fn begin(_: Access, _: &Relief) -> io::Result<Self> {
         let why =
             "this isobar was built without the feature kubernetes: run it with --no-kubernetes";
         Err(io::Error::new(io::ErrorKind::Unsupported, why))

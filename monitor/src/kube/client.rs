@@ -3,6 +3,8 @@
 use std::fs;
 use std::time::Duration;
 
+use axum::http::HeaderValue;
+use axum::http::header::USER_AGENT;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::Status;
 use kube::runtime::watcher;
@@ -31,6 +33,7 @@ const AGAIN: Duration = Duration::from_secs(15);
 /// Characters of an error that are shown.
 const LONGEST: usize = 400;
 
+const AGENT: &str = concat!("isobar/", env!("CARGO_PKG_VERSION"));
 const API_SERVER: &str = "the API server";
 pub(super) const KUBELET: &str = "the kubelet";
 /// The name of this part in capabilities.
@@ -90,7 +93,7 @@ async fn try_connect(connection: &Connection) -> Result<(Client, String), String
 }
 
 async fn configuration(connection: &Connection) -> Result<Config, String> {
-    let mut config = match connection {
+    let config = match connection {
         Connection::InCluster => Config::incluster().map_err(|why| chain(&why))?,
         Connection::Kubeconfig(path) => {
             let file = Kubeconfig::read_from(path).map_err(|why| chain(&why))?;
@@ -98,15 +101,23 @@ async fn configuration(connection: &Connection) -> Result<Config, String> {
             Config::from_custom_kubeconfig(file, &options).await.map_err(|why| chain(&why))?
         }
     };
-    // kube would repeat what the server refuses for minutes, behind the back of the caller, who has
-    // a deadline.
-    config.default_retry = false;
+    let mut config = own(config);
     // Plain HTTP needs no roots, and an image from scratch has none to be found.
     if config.cluster_url.scheme_str() == Some("http") {
         config.root_cert.get_or_insert_default();
     }
     config.connect_timeout = Some(PATIENCE);
     Ok(config)
+}
+
+/// As isobar uses a configuration, wherever it comes from.
+pub(super) fn own(mut config: Config) -> Config {
+    // kube would repeat what the server refuses for minutes, behind the back of the caller, who has
+    // a deadline.
+    config.default_retry = false;
+    // By it the server's log and its metrics tell clients apart; kube sends none.
+    config.headers.push((USER_AGENT, HeaderValue::from_static(AGENT)));
+    config
 }
 
 /// Waits for an answer of the API server, but not for ever.

@@ -31,6 +31,8 @@ use isobar_core::model::units::Nanos;
 /// The name of this part in capabilities.
 pub(super) const NAME: &str = "evictions";
 const PERMISSION: &str = "allow it to create pods/eviction";
+const OBSERVED: &str =
+    "relief.enforce does not name evict: the agent only tells whom it would evict";
 /// Between two attempts, where the server could not be reached or has too much to do; where it names a
 /// longer time, that, as far as the step has it.
 const RETRIED: Duration = Duration::from_secs(1);
@@ -44,12 +46,12 @@ const ASKED_AGAIN: Duration = Duration::from_secs(15);
 pub(super) async fn answer(
     client: Client,
     mut requests: mpsc::Receiver<Request>,
-    deletion: watch::Receiver<Deletion>,
+    enforced: watch::Receiver<Option<Deletion>>,
     is_allowed: &AtomicBool,
     board: &Board,
 ) {
     let refused = Notify::new();
-    let asking = ask_whether_allowed(&client, deletion, &refused, is_allowed, board);
+    let asking = ask_whether_allowed(&client, enforced, &refused, is_allowed, board);
     let evicting = async {
         while let Some(request) = requests.recv().await {
             let result = match request.members.is_empty() {
@@ -63,16 +65,26 @@ pub(super) async fn answer(
     tokio::join!(asking, evicting);
 }
 
-/// A step that the server forbids costs its deadline, so it is asked before.
+/// A step that the server forbids costs its deadline, so it is asked before. While evictions are only
+/// observed they need no right: what the agent would do does not depend on one.
 async fn ask_whether_allowed(
     client: &Client,
-    mut deletion: watch::Receiver<Deletion>,
+    mut enforced: watch::Receiver<Option<Deletion>>,
     refused: &Notify,
     is_allowed: &AtomicBool,
     board: &Board,
 ) {
     loop {
-        let is_configured = !deletion.borrow_and_update().is_never();
+        let Some(deletion) = *enforced.borrow_and_update() else {
+            is_allowed.store(true, Ordering::Relaxed);
+            board.report(NAME, Report::Off(OBSERVED.into()));
+            if enforced.changed().await.is_err() {
+                return;
+            }
+            is_allowed.store(false, Ordering::Relaxed);
+            continue;
+        };
+        let is_configured = !deletion.is_never();
         let evicts = may(client, "create", Some("eviction")).await;
         let deletes = match is_configured {
             true => may(client, "delete", None).await,
@@ -105,7 +117,7 @@ async fn ask_whether_allowed(
         tokio::select! {
             () = sleep(about(wait)) => {}
             () = refused.notified() => {}
-            Ok(()) = deletion.changed() => {}
+            Ok(()) = enforced.changed() => {}
         }
     }
 }

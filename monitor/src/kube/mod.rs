@@ -71,7 +71,7 @@ pub struct Wanted {
 pub struct ApiServer {
     known: watch::Receiver<Known>,
     wanted: watch::Sender<Wanted>,
-    deletion: watch::Sender<Deletion>,
+    evictions: watch::Sender<Option<Deletion>>,
     may_kubelet_evict: watch::Sender<bool>,
     notes: Notes,
     way: Way,
@@ -81,14 +81,14 @@ pub struct ApiServer {
 
 impl ApiServer {
     /// Begins to talk to the API server. That it cannot be reached is no error: a capability says so,
-    /// and it is tried again.
+    /// and it is tried again. `evictions` are as [`Self::set_evictions`] has them.
     ///
     /// # Errors
     /// If no thread or event loop can be made.
-    pub fn begin(access: Access) -> io::Result<Self> {
+    pub fn begin(access: Access, evictions: Option<Deletion>) -> io::Result<Self> {
         let (to_known, known) = watch::channel(Known::default());
         let (wanted, from_wanted) = watch::channel(Wanted::default());
-        let (deletion, from_deletion) = watch::channel(Deletion::Never);
+        let (evictions, from_evictions) = watch::channel(evictions);
         let (may_kubelet_evict, from_may) = watch::channel(false);
         let (notes, from_notes) = events::queue();
         let (requests, from_requests) = mpsc::channel(EVICTIONS);
@@ -114,7 +114,7 @@ impl ApiServer {
                         evict::answer(
                             client.clone(),
                             from_requests,
-                            from_deletion,
+                            from_evictions,
                             &is_allowed,
                             &board
                         ),
@@ -129,7 +129,7 @@ impl ApiServer {
             });
             drop(alive);
         })?;
-        Ok(Self { known, wanted, deletion, may_kubelet_evict, notes, way, ended })
+        Ok(Self { known, wanted, evictions, may_kubelet_evict, notes, way, ended })
     }
 
     /// Waits until the pods are listed and it is known whether evictions are allowed, but not for longer
@@ -174,9 +174,10 @@ impl ApiServer {
         self.wanted.send_replace(wanted);
     }
 
-    /// Whether pods are deleted that are not evicted, from now on: it is asked whether that is allowed.
-    pub fn set_deletion(&self, deletion: Deletion) {
-        self.deletion.send_if_modified(|before| std::mem::replace(before, deletion) != deletion);
+    /// Whether pods are evicted from now on, and deleted where they are not evicted: the API server is
+    /// asked whether it allows that. `None` for an agent that only tells whom it would evict.
+    pub fn set_evictions(&self, evictions: Option<Deletion>) {
+        self.evictions.send_if_modified(|before| std::mem::replace(before, evictions) != evictions);
     }
 
     /// Whether the kubelet may evict: then its events are watched.

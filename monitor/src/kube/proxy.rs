@@ -12,7 +12,7 @@ use kube::{Api, Client, Config, client};
 use tokio::runtime::{self, Runtime};
 
 use super::bound::Bound;
-use super::client::{Failure, answered};
+use super::client::{Failure, answered, own};
 
 /// Where the manifests put the agents, and how they mark them.
 const NAMESPACE: &str = "isobar-system";
@@ -97,8 +97,7 @@ impl Proxy {
 
 impl Agent {
     async fn find(node: &str) -> Result<Self, ProxyError> {
-        let mut config = Config::infer().await?;
-        config.default_retry = false;
+        let config = own(Config::infer().await?);
         let client = Bound::API_SERVER.client(config).map_err(|why| Failure::from(&why))?;
         let api: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
         let its = ListParams::default().labels(LABEL).fields(&format!("spec.nodeName={node}"));

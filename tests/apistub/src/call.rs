@@ -28,6 +28,7 @@ pub struct Call {
     pub name: String,
     pub query: BTreeMap<String, String>,
     pub content_type: String,
+    pub user_agent: String,
     /// The `Authorization` header; not in the transcript.
     #[serde(skip)]
     pub authorization: String,
@@ -60,6 +61,7 @@ impl Call {
             name: String::new(),
             query,
             content_type,
+            user_agent: text(header::USER_AGENT),
             authorization: text(header::AUTHORIZATION),
             body,
         };

@@ -313,7 +313,7 @@ fn kube_evictions_stay_possible_while_a_review_fails() {
     let failure = Effect::Status { code: 500, retry_after_seconds: None };
     bed.stub.add_fault(Fault::new("create", "*", failure));
     // Other settings are a reason to ask anew.
-    bed.api.set_deletion(Deletion::NoEviction);
+    bed.api.set_evictions(Some(Deletion::NoEviction));
     eventually("the question fails", || {
         bed.capability("evictions").is_some_and(|told| told.contains("500"))
     });

@@ -3,7 +3,6 @@
 use super::*;
 use isobar::act::evict::{Answer, Request};
 use isobar_apistub::{Effect, Fault, Findings, Rules};
-use isobar_core::model::settings::Deletion;
 use serde_json::json;
 use tokio::sync::mpsc::{Sender, channel};
 
@@ -68,7 +67,7 @@ fn uses_what_it_may(rules: &Rules, deletion: Deletion) {
         bed.api.note(high(clock::now().wall.plus(Nanos(second * Nanos::SECOND.0))));
     }
     eventually("the event was counted", || !bed.bodies("patch", "events", "").is_empty());
-    bed.api.set_deletion(deletion);
+    bed.api.set_evictions(Some(deletion));
     let way = bed.api.way();
     eventually("evictions are allowed", || {
         way.is_allowed.load(std::sync::atomic::Ordering::Relaxed)
@@ -97,14 +96,18 @@ fn uses_what_it_may(rules: &Rules, deletion: Deletion) {
     eventually("the kubelet was asked for its configuration", || {
         !bed.bodies("get", "nodes", "configz").is_empty()
     });
-    assert_eq!(rules.check(&bed.stub.seen()), Findings::default(), "{deletion:?}");
+    let seen = bed.stub.seen();
+    assert_eq!(rules.check(&seen), Findings::default(), "{deletion:?}");
+    // The API server's log and the kubelet's name the client of each request.
+    let name = concat!("isobar/", env!("CARGO_PKG_VERSION"));
+    assert!(seen.iter().all(|one| one.call.user_agent == name), "{seen:?}");
 }
 
 /// An agent that observes is refused nothing, and has no right that it does not use.
 #[test]
 fn kube_rights_to_observe_are_those_that_are_used() {
     let rules = Rules::parse(OBSERVE).unwrap();
-    let bed = Bed::with(|stub| prepare(stub, &rules));
+    let bed = Bed::observing(|stub| prepare(stub, &rules));
     let told = |status| {
         let told = wanted(status);
         let publish = told.publish.map(|publish| Publish { taints: false, ..publish });
@@ -118,17 +121,25 @@ fn kube_rights_to_observe_are_those_that_are_used() {
         is(&bed.node(), "True", "PressureContended")
     });
     eventually("the event was counted", || !bed.bodies("patch", "events", "").is_empty());
-    eventually("it is told that it may not evict", || {
-        bed.capability("evictions").as_deref() == Some("the API server does not allow them")
-    });
     eventually("pods are watched", || !bed.bodies("watch", "pods", "").is_empty());
     eventually("the kubelet was asked for its configuration", || {
         !bed.bodies("get", "nodes", "configz").is_empty()
     });
+    // What it would evict it tells as an agent does that may: without a question, and without the right.
+    let may_evict = || bed.api.way().is_allowed.load(std::sync::atomic::Ordering::Relaxed);
+    let told = "relief.enforce does not name evict: the agent only tells whom it would evict";
+    assert_eq!((bed.capability("evictions").as_deref(), may_evict()), (Some(told), true));
     let seen = bed.stub.seen();
+    assert!(seen.iter().all(|one| one.call.resource != "selfsubjectaccessreviews"), "{seen:?}");
     assert_eq!(rules.check(&seen), Findings::default());
     let refused: Vec<_> = seen.iter().filter(|seen| seen.status == Some(403)).collect();
     assert!(refused.is_empty(), "{refused:?}");
+
+    bed.api.set_evictions(Some(Deletion::Never));
+    eventually("one that enforces is told that it may not", || {
+        bed.capability("evictions").as_deref() == Some("the API server does not allow them")
+    });
+    assert!(!may_evict());
 }
 
 #[test]
@@ -156,7 +167,7 @@ fn kube_rights_to_evict_and_to_delete_are_told() {
     ];
     for (rights, deletion, is_possible, detail) in table {
         let bed = Bed::with(|stub| stub.enforce(Rules::parse(&role(&rights)).unwrap()));
-        bed.api.set_deletion(deletion);
+        bed.api.set_evictions(Some(deletion));
         eventually(detail, || bed.capability("evictions").as_deref() == Some(detail));
         let is_allowed = bed.api.way().is_allowed.load(std::sync::atomic::Ordering::Relaxed);
         assert_eq!(is_allowed, is_possible, "{rights:?} {deletion:?}");

@@ -1,12 +1,13 @@
-//! Events of what holds for a while, told when it begins: who would be evicted for a threshold that
-//! has become due, and limits that another writer has changed.
+//! Events of changes: those that a decision tells of, and what holds for a while, told when it begins:
+//! who would be evicted for a threshold that has become due, and limits that another writer has changed.
 
 use std::collections::BTreeSet;
 
 use super::note;
 use crate::kube::Note;
-use isobar_core::model::decision::Decision;
+use isobar_core::model::decision::{Decision, Event};
 use isobar_core::model::limit::{LimitResult, LimitState};
+use isobar_core::model::units::Nanos;
 use isobar_core::policy::explain::candidates_for;
 
 #[derive(Debug, Default)]
@@ -51,6 +52,22 @@ impl Changes {
     }
 }
 
+/// A change of a condition, or of relief.
+pub(super) fn change(Event { reason, message, is_warning }: &Event, at: Nanos) -> Note {
+    let subject = without_figures(message);
+    Note { is_warning: *is_warning, subject, ..note(at, reason, message) }
+}
+
+/// What tells apart two series of one reason: two conditions, thresholds or pods have one each, and
+/// the same one has a single series whatever was measured.
+fn without_figures(message: &str) -> String {
+    let sentence = message.split(": ").next().unwrap_or_default();
+    // The name of a pod may begin with a digit.
+    let is_figure =
+        |word: &str| word.starts_with(|c: char| c.is_ascii_digit()) && !word.contains('/');
+    sentence.split(' ').filter(|word| !is_figure(word)).collect::<Vec<_>>().join(" ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,7 +76,6 @@ mod tests {
     use isobar_core::model::limit::LimitWrite;
     use isobar_core::model::settings::WrittenLimit;
     use isobar_core::model::threshold::{Amount, Signal, Threshold};
-    use isobar_core::model::units::Nanos;
 
     fn decision(is_due: bool, signal: &str) -> Decision {
         let value = Amount::Quantity("100Mi".parse().unwrap());
@@ -88,6 +104,38 @@ mod tests {
         let mut decision = Decision { ranking: Some(ranking), ..Decision::default() };
         decision.assessment.met.push(met);
         decision
+    }
+
+    #[test]
+    fn change_of_something_else_is_another_series() {
+        #[rustfmt::skip]
+        let table = [
+            // messages of one reason, the same series
+            ("Attempting to reclaim memory",         "Attempting to reclaim ephemeral-storage",  false),
+            ("Attempting to relieve system.memory.exhaustion: 5.8s, the threshold is 10s for 2s",
+                "Attempting to relieve system.memory.exhaustion: 7.1s, the threshold is 10s for 2s", true),
+            ("Attempting to relieve system.memory.exhaustion: 5.8s, the threshold is 10s for 2s",
+                "Attempting to relieve kubepods.cpu.pressure: 61.50 %, the threshold is 50.00 % for 30s", false),
+            ("no step on shop/web has helped; continuing with the next candidate",
+                "no step on shop/db has helped; continuing with the next candidate",                  false),
+            ("no step on 1st/web has helped; continuing with the next candidate",
+                "no step on 2nd/web has helped; continuing with the next candidate",                  false),
+            ("shop/web has 2Gi of ephemeral storage, its limit is 1Gi: the kubelet evicts it",
+                "shop/web has 3Gi of ephemeral storage, its limit is 1Gi: the kubelet evicts it",     true),
+            ("shop/web has 2Gi in its emptyDir volume a, its limit is 1Gi: the kubelet evicts it",
+                "shop/web has 2Gi in its emptyDir volume b, its limit is 1Gi: the kubelet evicts it", false),
+            ("cpu: pods request 5 of 4, more than there is",
+                "cpu: pods request 6 of 4, more than there is",                                       true),
+            ("cpu: pods request 5 of 4, more than there is",
+                "memory: pods request 5Gi of 4Gi, more than there is",                                false),
+        ];
+        for (first, second, want) in table {
+            let subject = |message: &str| {
+                let (reason, message) = ("R".into(), message.into());
+                change(&Event { reason, message, is_warning: true }, Nanos(0)).subject
+            };
+            assert_eq!(subject(first) == subject(second), want, "{first} / {second}");
+        }
     }
 
     #[test]

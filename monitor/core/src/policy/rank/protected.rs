@@ -57,7 +57,9 @@ pub(super) struct Protected<'a> {
 
 impl<'a> Protected<'a> {
     pub(super) fn of(settings: &Settings, sample: &Sample, snapshot: &'a Snapshot) -> Self {
-        let node = &settings.node;
+        // As the node's cgroups are spelled, whatever the configuration says of the driver.
+        let node =
+            &names::as_spelled(&settings.node, |path| sample.kubepods.as_ref() == Some(path));
         let names = [&node.kube_reserved_cgroup, &node.system_reserved_cgroup];
         let reserved =
             names.into_iter().filter_map(|name| names::reserved(node.cgroup_driver, name));
@@ -212,6 +214,26 @@ mod tests {
             let id = CgroupId(paths.len() as u64);
             let got = protected.may_be_marked(id, &snapshot.scopes[&id]);
             assert_eq!(got, want, "{path} {delegated:?}");
+        }
+    }
+
+    #[test]
+    fn of_finds_reserved_cgroups_as_the_node_spells_them() {
+        let mut settings = Settings::default();
+        settings.node.kube_reserved_cgroup = "/kube-reserved.slice".into();
+        #[rustfmt::skip]
+        let table = [
+            // where all pods are, the reserved cgroup
+            (None,                    "/kube-reserved.slice"),
+            (Some("/kubepods"),       "/kube-reserved.slice"),
+            (Some("/kubepods.slice"), "/kube.slice/kube-reserved.slice"), // the kubelet goes by the runtime
+        ];
+        for (kubepods, want) in table {
+            let kubepods = kubepods.map(|path| CgroupPath(path.into()));
+            let sample = Sample { kubepods, ..Sample::default() };
+            let snapshot = tree(&TREE);
+            let protected = Protected::of(&settings, &sample, &snapshot);
+            assert_eq!(protected.reserved, [CgroupPath(want.into())]);
         }
     }
 
