@@ -104,6 +104,19 @@ fn tick_is_told_by_all_in_the_same_figures() {
         assert!(said.contains(headline), "{said}");
     }
 
+    // In figures.
+    let figures = page["headlineFigures"].as_array().unwrap();
+    for figure in figures.iter().filter(|figure| figure["kind"] == "lost" && figure["aggressor"].is_string()) {
+        let label = |name: &str| format!("{name}=\"{}\"", figure[name].as_str().unwrap());
+        let labels = [label("victim"), label("aggressor")];
+        let name = "isobar_headline_wait_seconds_per_second";
+        let told = series(&metrics, name, &[&labels[0], &labels[1], "kind=\"lost\""]);
+        let millis = figure["millisPerSecond"].as_u64().unwrap();
+        assert_eq!(told, Some(millis as f64 / 1e3), "{figure}");
+        assert!(headline.contains(&format!(" {millis} ms")), "{headline}: {figure}");
+    }
+    assert!(figures.iter().any(|figure| figure["kind"] == "lost"), "{headline}: {figures:?}");
+
     // The aggressor: what was lost to it, and how long was waited for it.
     let labels =
         [format!("aggressor=\"{}\"", aggressor.path()), format!("victim=\"{}\"", victim.path())];

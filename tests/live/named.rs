@@ -76,10 +76,9 @@ fn aggressor_is_named_within_three_seconds() {
             "/metrics" => {
                 let metrics = agent.get("/metrics").unwrap();
                 let has_lost = metrics.lines().any(|line| {
-                    line.starts_with("isobar_aggression_loss_seconds_total{")
-                        && line.contains(victim.path())
-                        && line.contains(aggressor.path())
-                        && !line.ends_with(" 0.0")
+                    line.starts_with("isobar_headline_wait_seconds_per_second{")
+                        && line.contains(&format!("aggressor=\"{}\"", aggressor.path()))
+                        && line.contains(&format!("victim=\"{}\"", victim.path()))
                 });
                 (has_lost, metrics)
             }

@@ -308,11 +308,13 @@ impl Publisher {
             name_scopes(&mut snapshot);
             weigh(&mut snapshot);
             let verdict = judge(&snapshot, &decision.assessment);
+            let told = headline(&snapshot, &verdict, &decision, kills.make_contiguous());
             let explanation = explain_by(settings.as_deref(), &snapshot, &decision);
             View {
                 facts: NodeFacts::clone(&facts),
                 started,
-                headline: headline(&snapshot, &verdict, &decision, kills.make_contiguous()),
+                headline: told.text,
+                headline_figures: told.figures,
                 verdict,
                 usage: Usage::of(&snapshot, &decision),
                 recent_oom_kills: kills.into(),
