@@ -106,7 +106,9 @@ fn tick_is_told_by_all_in_the_same_figures() {
 
     // In figures.
     let figures = page["headlineFigures"].as_array().unwrap();
-    for figure in figures.iter().filter(|figure| figure["kind"] == "lost" && figure["aggressor"].is_string()) {
+    for figure in
+        figures.iter().filter(|figure| figure["kind"] == "lost" && figure["aggressor"].is_string())
+    {
         let label = |name: &str| format!("{name}=\"{}\"", figure[name].as_str().unwrap());
         let labels = [label("victim"), label("aggressor")];
         let name = "isobar_headline_wait_seconds_per_second";

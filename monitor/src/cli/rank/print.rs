@@ -25,6 +25,7 @@ pub(super) fn write(
     let order = word(order);
     match candidates.len() {
         0 => writeln!(out, "{signal}, order {order}: no candidates")?,
+        1 => writeln!(out, "{signal}, order {order}: 1 candidate")?,
         n => writeln!(out, "{signal}, order {order}: {n} candidates, in eviction order")?,
     }
     if !candidates.is_empty() {
