@@ -104,7 +104,7 @@ mod tests {
     fn name_spared_knows_the_pods_by_uid() {
         let pod = Pod { uid: "u1".into(), namespace: "shop".into(), ..Pod::default() };
         let pods: BTreeMap<_, _> = [(pod.uid.clone(), pod)].into();
-        let snapshot = Snapshot { pods: Some(Arc::new(pods.into())), ..Snapshot::default() };
+        let snapshot = Snapshot { pods: Some(Arc::new(pods)), ..Snapshot::default() };
         let spared = ["u1", "u2"].map(|uid| Spared {
             name: "web".into(),
             namespace: String::new(),
