@@ -171,7 +171,11 @@ fn sufferer(snapshot: &Snapshot, resource: Resource) -> Told {
     };
     let Some(Sufferer { id, scope, lost, time }) = sufferers(snapshot, resource).into_iter().next()
     else {
-        let unknown = "Which pod or service waits was not measured";
+        let unknown = match is_measured(snapshot, resource) {
+            // A wait is counted once it ends.
+            true => "No wait of a pod or service was seen in the last tick",
+            false => "Which pod or service waits was not measured",
+        };
         let busiest = match resource {
             Resource::Cpu => busiest_of_machine(snapshot, resource),
             Resource::Memory | Resource::Io => None,
@@ -227,6 +231,14 @@ fn sufferer(snapshot: &Snapshot, resource: Resource) -> Told {
     };
     let text = why.map_or_else(|| format!("{who}."), |why| format!("{who}, {why}."));
     Told { text, figures: vec![figure] }
+}
+
+/// Whether waits for a resource are measured by cgroup.
+fn is_measured(snapshot: &Snapshot, resource: Resource) -> bool {
+    match resource {
+        Resource::Cpu | Resource::Io => snapshot.covers.waits,
+        Resource::Memory => snapshot.covers.memory,
+    }
 }
 
 /// The name of an aggressor in a [`Figure`].

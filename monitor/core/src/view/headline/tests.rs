@@ -7,7 +7,7 @@ use crate::model::decision::{Hold, Loss, Met, Order, Ranking, Taker, Trigger};
 use crate::model::pod::Place;
 use crate::model::sample::{Moment, Resident, Runner};
 use crate::model::snapshot::{CpuWait, Waited};
-use crate::model::stall::OomKill;
+use crate::model::stall::{Coverage, OomKill};
 use crate::model::threshold::{PressureSignal, PressureThreshold};
 use crate::model::units::{MilliCpu, Percent};
 
@@ -93,6 +93,11 @@ fn headline_names_the_busiest_process_where_waits_are_not_measured() {
         assert_eq!(sufferer(&snapshot, resource), Told::plain(want));
         assert_eq!(root_name(&snapshot).contains("spin"), snapshot.runners == [runner(false)]);
     }
+    let covers = Coverage { waits: true, ..Coverage::default() };
+    let snapshot = Snapshot { covers, ..Snapshot::default() };
+    let told = [Resource::Cpu, Resource::Memory].map(|of| sufferer(&snapshot, of).text);
+    assert_eq!(told[0], "No wait of a pod or service was seen in the last tick.");
+    assert_eq!(told[1], format!("{unknown}."));
 }
 
 #[test]
