@@ -197,6 +197,7 @@ fn oom_kill() -> OomKill {
         at: clock::now().boot,
         victim: CgroupId(12),
         victim_pid: 48_213,
+        victim_comm: Some("mysqld".into()),
         limit: Some(CgroupId(11)),
         limit_known: true,
         trigger: CgroupId(12),

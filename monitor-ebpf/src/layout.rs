@@ -19,6 +19,7 @@ macro_rules! globals {
 
 globals!(
     TASK_PID,
+    TASK_COMM,
     TASK_FLAGS,
     TASK_CGROUPS,
     TASK_LAST_QUEUED,

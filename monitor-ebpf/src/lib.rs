@@ -27,8 +27,11 @@ pub const UNKNOWN: u64 = u64::MAX;
 /// of its own.
 pub const NODE: u64 = 1;
 
-/// Bytes of a cgroup path in an [`Event`], the terminating zero included.
+/// Bytes of a text, such as a cgroup's path, in an [`Event`], the terminating zero included.
 pub const PATH: usize = 256;
+
+/// Bytes of a process's `comm`, the terminating zero included (`TASK_COMM_LEN`).
+pub const COMM: usize = 16;
 
 /// Bytes of a caller's symbol that a [`Pattern`] compares.
 pub const SYMBOL: usize = 32;
@@ -308,8 +311,9 @@ pub struct Event {
     pub pid: u32,
     /// [`CREATED`], [`REMOVED`], [`OOM`] or [`OOM_LIMIT_KNOWN`].
     pub kind: u32,
-    /// Creation and removal: the path below the mount, zero-terminated.
-    pub path: [u8; PATH],
+    /// Zero-terminated. Creation and removal: the path below the mount. OOM: the `comm` of the process
+    /// that is killed, empty where the kernel tells its pid alone.
+    pub text: [u8; PATH],
 }
 
 /// [`Event::kind`]: a cgroup was created.

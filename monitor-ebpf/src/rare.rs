@@ -3,7 +3,7 @@
 //! Rare events: OOM kills with the three cgroups that they involve, creation and removal of
 //! cgroups, and clean-up after threads that exit.
 
-use core::ptr::write_volatile;
+use core::ptr::{null, write_volatile};
 
 use aya_ebpf::bindings::BPF_ANY;
 use aya_ebpf::helpers::bpf_get_current_cgroup_id;
@@ -11,11 +11,11 @@ use aya_ebpf::helpers::generated::{bpf_ktime_get_boot_ns, bpf_probe_read_kernel_
 use aya_ebpf::macros::{btf_tracepoint, fentry};
 use aya_ebpf::programs::{BtfTracePointContext, FEntryContext};
 use aya_log_ebpf::warn;
-use isobar_ebpf::{CREATED, Event, OOM, OOM_LIMIT_KNOWN, PATH, REMOVED};
+use isobar_ebpf::{COMM, CREATED, Event, OOM, OOM_LIMIT_KNOWN, PATH, REMOVED};
 
 use crate::layout::{
-    CGROUP_ROOT, CGROUP_ROOT_HIERARCHY, MEMCG_CSS_CGROUP, OOM_MEMCG, Object, VICTIM_IS_TASK,
-    cgroup_of_task, has, id, load, pid,
+    CGROUP_ROOT, CGROUP_ROOT_HIERARCHY, MEMCG_CSS_CGROUP, OOM_MEMCG, Object, TASK_COMM,
+    VICTIM_IS_TASK, at, cgroup_of_task, has, id, load, pid,
 };
 use crate::maps::{IO_SLEEPERS, OOM_LIMITS, Wakeup, send};
 use crate::stall::{end, thread};
@@ -37,13 +37,13 @@ pub(crate) fn out_of_memory(ctx: FEntryContext) -> i32 {
 #[btf_tracepoint(function = "mark_victim")]
 pub(crate) fn oom_kill(ctx: BtfTracePointContext) -> i32 {
     // SAFETY: the argument types are those in BTF; the branch not taken is not verified.
-    let (victim, victim_pid) = unsafe {
+    let (victim, victim_pid, comm) = unsafe {
         if has(&VICTIM_IS_TASK) {
             let task: Object = ctx.arg(0);
-            (id(cgroup_of_task(task)), pid(task))
+            (id(cgroup_of_task(task)), pid(task), task.add(at(&TASK_COMM)))
         } else {
-            // The agent finds the victim's cgroup by its pid.
-            (0, ctx.arg::<i32>(0) as u32)
+            // This kernel tells the pid alone.
+            (0, ctx.arg::<i32>(0) as u32, null())
         }
     };
     let caller = thread();
@@ -56,7 +56,12 @@ pub(crate) fn oom_kill(ctx: BtfTracePointContext) -> i32 {
     let kind = if limit.is_some() { OOM_LIMIT_KNOWN } else { OOM };
     send(Wakeup::Now, |event| {
         // SAFETY: the slot belongs to this program until it is submitted.
-        unsafe { head(event, kind, victim, [limit.unwrap_or(0), trigger], victim_pid) };
+        unsafe {
+            head(event, kind, victim, [limit.unwrap_or(0), trigger], victim_pid);
+            let text = (&raw mut (*event).text).cast();
+            // Reading from null fails, and leaves it empty.
+            let _ = bpf_probe_read_kernel_str(text, COMM as u32, comm.cast());
+        };
     });
     0
 }
@@ -86,7 +91,7 @@ unsafe fn lifecycle(cgroup: Object, path: *const u8, kind: u32) -> i32 {
         let key = id(cgroup);
         send(Wakeup::NextTick, |event| {
             head(event, kind, key, [0, 0], 0);
-            let text = (&raw mut (*event).path).cast();
+            let text = (&raw mut (*event).text).cast();
             // An unreadable path stays empty.
             let _ = bpf_probe_read_kernel_str(text, PATH as u32, path.cast());
         });
@@ -94,7 +99,7 @@ unsafe fn lifecycle(cgroup: Object, path: *const u8, kind: u32) -> i32 {
     0
 }
 
-/// Writes an event with an empty path. Volatile, or LLVM would call `memset` for the zeros, byte by
+/// Writes an event with an empty text. Volatile, or LLVM would call `memset` for the zeros, byte by
 /// byte.
 #[inline(always)]
 unsafe fn head(
@@ -112,7 +117,7 @@ unsafe fn head(
         write_volatile(&raw mut (*event).trigger, trigger);
         write_volatile(&raw mut (*event).pid, victim_pid);
         write_volatile(&raw mut (*event).kind, kind);
-        write_volatile((&raw mut (*event).path).cast::<u8>(), 0);
+        write_volatile((&raw mut (*event).text).cast::<u8>(), 0);
     }
 }
 

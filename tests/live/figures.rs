@@ -90,8 +90,16 @@ fn tick_is_told_by_all_in_the_same_figures() {
         pair["victimPath"] == victim.path() && pair["aggressorPath"] == aggressor.path()
     };
     let pair_in = |page: &Value| page["aggressions"].as_array()?.iter().find(is_theirs).cloned();
-    let seen =
-        (0..LOOKS).find_map(|_| told(&agent).and_then(|told| Some((pair_in(&told.page)?, told))));
+    let lost = |page: &Value| {
+        let figures = page["headlineFigures"].as_array().unwrap().iter();
+        let lost = figures.filter(|one| one["kind"] == "lost" && one["aggressor"].is_string());
+        lost.cloned().collect::<Vec<_>>()
+    };
+    // A wait is told once it ends: beside other work that may be in a later tick.
+    let seen = (0..LOOKS).find_map(|_| {
+        let told = told(&agent).filter(|told| !lost(&told.page).is_empty())?;
+        Some((pair_in(&told.page)?, told))
+    });
     let (pair, Told { before, metrics, page, json: [top, status, explain], text }) =
         seen.expect("a tick that all have seen");
 
@@ -102,6 +110,17 @@ fn tick_is_told_by_all_in_the_same_figures() {
     let headline = page["headline"].as_str().unwrap();
     for said in &text {
         assert!(said.contains(headline), "{said}");
+    }
+
+    // In figures.
+    for figure in lost(&page) {
+        let label = |name: &str| format!("{name}=\"{}\"", figure[name].as_str().unwrap());
+        let labels = [label("victim"), label("aggressor")];
+        let name = "isobar_headline_wait_seconds_per_second";
+        let told = series(&metrics, name, &[&labels[0], &labels[1], "kind=\"lost\""]);
+        let millis = figure["millisPerSecond"].as_u64().unwrap();
+        assert_eq!(told, Some(millis as f64 / 1e3), "{figure}");
+        assert!(headline.contains(&format!(" {millis} ms")), "{headline}: {figure}");
     }
 
     // The aggressor: what was lost to it, and how long was waited for it.

@@ -5,6 +5,7 @@ use std::io::Read as _;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use isobar::clock;
@@ -20,6 +21,8 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Where the aggressor must be named.
 const READERS: [&str; 4] = ["the page", "top", "/metrics", "explain"];
+/// In the headline, while other work of this machine is the aggressor.
+const ROOT: &str = "mostly while the root cgroup";
 
 #[test]
 fn aggressor_is_named_within_three_seconds() {
@@ -41,10 +44,15 @@ fn aggressor_is_named_within_three_seconds() {
             // All other CPUs are busy, too.
             (0..last).for_each(|cpu| _ = crowd.spin(cpu));
         }
-        let mut begun = clock::now().boot;
+        let begun = clock::now().boot;
         let patience = begun.plus(Nanos(20 * WITHIN.0));
-        victim.run(&format!("exec nice -n 5 taskset -c {last} sh -c 'while :; do :; done'"));
-        aggressor.spin(last);
+        let spin = format!("taskset -c {last} sh -c 'while :; do :; done'");
+        victim.run(&format!("exec nice -n 5 {spin}"));
+        // Above other work of this machine, or that would be the aggressor; not so far above that the
+        // victim never runs, for a wait is told once it ends. Where the kernel groups processes by
+        // session, a session's nice value counts, and else the process's.
+        let first = format!("echo -5 > /proc/self/autogroup; exec nice -n -5 {spin}");
+        aggressor.run(&format!("exec setsid sh -c \"{first}\""));
         let name = aggressor.path().rsplit('/').next().unwrap().to_owned();
         let sufferer = victim.path().rsplit('/').next().unwrap().to_owned();
         let is_named = |headline: &str| {
@@ -62,7 +70,7 @@ fn aggressor_is_named_within_three_seconds() {
                 let first = pairs.find(|pair| pair["aggressorPath"] != "/").unwrap_or(&Value::Null);
                 let is_first = first["victimPath"] == victim.path()
                     && first["aggressorPath"] == aggressor.path();
-                (is_first, sent["aggressions"].to_string())
+                (is_first && is_named(sent["headline"].as_str().unwrap()), sent.to_string())
             }
             "top" => {
                 let top = ask(&["top", "--once"]);
@@ -71,15 +79,14 @@ fn aggressor_is_named_within_three_seconds() {
                 let is_first = first.is_some_and(|line| {
                     line.starts_with(victim.path()) && line.contains(aggressor.path())
                 });
-                (is_first, top)
+                (is_first && top.lines().next().is_some_and(is_named), top)
             }
             "/metrics" => {
                 let metrics = agent.get("/metrics").unwrap();
                 let has_lost = metrics.lines().any(|line| {
-                    line.starts_with("isobar_aggression_loss_seconds_total{")
-                        && line.contains(victim.path())
-                        && line.contains(aggressor.path())
-                        && !line.ends_with(" 0.0")
+                    line.starts_with("isobar_headline_wait_seconds_per_second{")
+                        && line.contains(&format!("aggressor=\"{}\"", aggressor.path()))
+                        && line.contains(&format!("victim=\"{}\"", victim.path()))
                 });
                 (has_lost, metrics)
             }
@@ -88,25 +95,33 @@ fn aggressor_is_named_within_three_seconds() {
                 (explained.lines().next().is_some_and(is_named), explained)
             }
         };
-        let mut unnamed = READERS.to_vec();
-        while !unnamed.is_empty() {
-            let told = unnamed.into_iter().map(|reader| (reader, look(reader)));
-            let (named, rest): (Vec<_>, Vec<_>) = told.partition(|(_, (is_named, _))| *is_named);
-            let took = clock::now().boot.since(begun);
-            for (reader, _) in named {
-                println!("busy {is_busy}: named by {reader} after {took:?}");
+        let watch = |reader: &str| {
+            let mut begun = begun;
+            loop {
+                let (is_named, told) = look(reader);
+                let took = clock::now().boot.since(begun);
+                let headline = || agent.snapshot()["headline"].to_string();
+                // Other work of this machine takes more than the aggressor: not what is asked here.
+                if !is_named && begun < patience && headline().contains(ROOT) {
+                    begun = clock::now().boot;
+                } else {
+                    assert!(took < WITHIN, "busy {is_busy}: {reader} after {took:?}: {told}");
+                }
+                if is_named {
+                    return println!("busy {is_busy}: named by {reader} after {took:?}");
+                }
+                thread::sleep(LOOK);
             }
-            // Other work of this machine takes more than the aggressor: not what is asked here.
-            let headline = agent.snapshot()["headline"].to_string();
-            if headline.contains("mostly while the root cgroup") && begun < patience {
-                begun = clock::now().boot;
-            } else {
-                assert!(rest.is_empty() || took < WITHIN, "busy {is_busy}: {rest:?}");
-            }
-            unnamed = rest.into_iter().map(|(reader, _)| reader).collect();
-            std::thread::sleep(LOOK);
-        }
+        };
+        thread::scope(|scope| {
+            let watch = &watch;
+            READERS.map(|reader| scope.spawn(move || watch(reader))).map(joined)
+        });
     }
+}
+
+fn joined(watch: thread::ScopedJoinHandle<'_, ()>) {
+    watch.join().unwrap_or_else(|panicked| std::panic::resume_unwind(panicked));
 }
 
 /// A process in the root cgroup that keeps the last CPU busy, called as no other one is.

@@ -19,6 +19,7 @@ use isobar_core::model::sample::Sample;
 use isobar_core::model::settings::Settings;
 use isobar_core::model::snapshot::{Scope, Snapshot};
 use isobar_core::model::stall::Coverage;
+use isobar_core::model::units::Bytes;
 use isobar_core::policy::engine::Step;
 use tower::ServiceExt as _;
 
@@ -37,6 +38,15 @@ async fn ask(latest: &Latest, accept: &str) -> Response<Body> {
 async fn scrape(latest: &Latest, accept: &str) -> String {
     let body = ask(latest, accept).await.into_body().collect().await.unwrap().to_bytes();
     String::from_utf8(body.to_vec()).unwrap()
+}
+
+/// Scrapes of several nodes, one after the other.
+async fn scrapes(nodes: &[Latest], accept: &str) -> String {
+    let mut all = String::new();
+    for latest in nodes {
+        all += &scrape(latest, accept).await;
+    }
+    all
 }
 
 /// Lines that are no comments.
@@ -70,6 +80,29 @@ async fn metrics_full_scrape() {
 }
 
 #[tokio::test]
+async fn metrics_of_the_headline_are_its_figures() {
+    for latest in full::each() {
+        let text = scrape(&latest, OPEN_METRICS).await;
+        let told = samples(&text).into_iter().filter(|line| line.starts_with("isobar_headline_"));
+        let told: Vec<_> = told.collect();
+        let view = &latest.borrow().clone().unwrap().view;
+        let figures = view.headline_figures.len();
+        assert!(figures > 0 && told.len() == figures, "{}: {told:?}", view.headline);
+        // As the sentence rounds it.
+        let said = |line: &str| {
+            let value: f64 = line.rsplit_once(' ').unwrap().1.parse().unwrap();
+            match line.contains("_seconds_") {
+                true => format!(" {} ms", (value * 1e3).round()),
+                false => Bytes(value as u64).to_string(),
+            }
+        };
+        for line in told {
+            assert!(view.headline.contains(&said(line)), "{}: {line}", view.headline);
+        }
+    }
+}
+
+#[tokio::test]
 async fn metrics_formats() {
     for (accept, want) in [
         (OPEN_METRICS, "application/openmetrics-text; version=1.0.0; charset=utf-8"),
@@ -80,8 +113,8 @@ async fn metrics_formats() {
         assert_eq!(response.headers()["content-type"], want, "{accept}");
         assert_eq!(response.headers()["vary"], "accept", "{accept}");
     }
-    let open = scrape(&full::latest(), OPEN_METRICS).await;
-    let plain = scrape(&full::latest(), "text/plain").await;
+    let nodes = full::each();
+    let [open, plain] = [scrapes(&nodes, OPEN_METRICS).await, scrapes(&nodes, "text/plain").await];
     assert!(open.ends_with("\n# EOF\n") && !plain.contains("EOF"));
     assert_eq!(samples(&open), samples(&plain));
     for metric in ALL {
@@ -97,7 +130,7 @@ async fn metrics_formats() {
 
 #[tokio::test]
 async fn metrics_catalogue_is_what_is_written() {
-    let text = scrape(&full::latest(), OPEN_METRICS).await;
+    let text = scrapes(&full::each(), OPEN_METRICS).await;
     let found: BTreeSet<&str> = samples(&text).into_iter().map(name).collect();
     let want: BTreeSet<String> =
         ALL.iter().flat_map(|metric| written(metric.name, metric.kind)).collect();

@@ -195,6 +195,7 @@ fn any_oom_kill(d: &mut Dice) -> OomKill {
         at: Nanos(d.any()),
         victim: CgroupId(d.any()),
         victim_pid: 7,
+        victim_comm: Some("java".into()),
         limit: d.maybe(|d| CgroupId(d.any())),
         limit_known: d.one_in(2),
         trigger: CgroupId(d.any()),

@@ -207,10 +207,12 @@ export interface Cost {
 
 export interface OomRecord {
   wall: Nanos;
+  /** By the API's name, which outlives the pod. */
+  victim?: string;
   victimPath: Maybe<string>;
   limitPath: Maybe<string>;
   triggerPath: Maybe<string>;
-  kill: { victim: number; victimPid: number; limit: Maybe<number>; limitKnown: boolean; trigger: number };
+  kill: { victim: number; victimPid: number; victimComm?: string; limit: Maybe<number>; limitKnown: boolean; trigger: number };
 }
 
 export interface LimitState {

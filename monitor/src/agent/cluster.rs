@@ -321,6 +321,7 @@ mod tests {
             at: Nanos(0),
             victim: CgroupId(1),
             victim_pid: 7,
+            victim_comm: None,
             limit: None,
             limit_known: true,
             trigger: CgroupId(1),

@@ -204,8 +204,8 @@ fn oom_kill(record: &OomRecord) {
         (None, true) if record.kill.limit.is_none() => "none: the node was out of memory".into(),
         _ => "unknown".into(),
     };
-    let (pid, text) = (record.kill.victim_pid, record.sentence());
-    tracing::warn!(victim, cgroup, pid, limit, trigger, "{text}");
+    let (pid, comm) = (record.kill.victim_pid, record.kill.victim_comm.as_deref());
+    tracing::warn!(victim, cgroup, pid, comm, limit, trigger, "{}", record.sentence());
 }
 
 #[cfg(test)]

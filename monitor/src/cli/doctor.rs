@@ -6,7 +6,7 @@ mod summary;
 use std::io::{self, Write};
 
 use anyhow::Result;
-use isobar_core::model::capability::{Capability, CapabilityState};
+use isobar_core::model::capability::{Capability, CapabilityState, missing};
 use isobar_core::model::sample::Gap;
 use isobar_core::view::{API_VERSION, View};
 use serde::Serialize;
@@ -108,14 +108,11 @@ struct Probes {
 
 impl Probes {
     fn of(view: View) -> Self {
-        let is_absent = |one: &Capability| {
-            matches!(one.state, CapabilityState::Absent | CapabilityState::Blind)
-        };
-        let is_told =
-            |name: &str| view.capabilities.iter().any(|one| one.name == name && is_absent(one));
-        let missing = view.missing().into_iter().filter(|name| !is_told(name));
+        // Capabilities come first, so what follows those that are missing without any gap is unread.
+        let n_absent = missing(&view.capabilities, &[]).len();
+        let unread = view.missing().into_iter().skip(n_absent);
         let gap = |name| view.snapshot.gaps.iter().find(|gap| gap.object == name).cloned();
-        let unread = missing.filter_map(gap).collect();
+        let unread = unread.filter_map(gap).collect();
         Self { capabilities: view.capabilities, unread }
     }
 }

@@ -20,6 +20,7 @@ use isobar_core::policy::engine::{Engine, Step};
 use isobar_core::policy::explain::{Explanation, explain_by};
 use isobar_core::policy::rank::Purpose;
 use isobar_core::view::View;
+use isobar_core::view::pods::name_spared;
 
 use super::at::{present, source, wall, when};
 use super::exit::Refused;
@@ -110,7 +111,8 @@ impl Ticks {
             if judged.at.wall > self.range.end {
                 break;
             }
-            let (at, step) = (judged.at, as_recorded(&judged.recorded, judged.step));
+            let (at, mut step) = (judged.at, as_recorded(&judged.recorded, judged.step));
+            name_spared(&mut step.decision, &step.snapshot);
             let facts: NodeFacts = self.replay.facts().cloned().unwrap_or_default();
             let (tick, before) = (step.snapshot.tick, self.tick.replace(step.snapshot.tick));
             let known = self.publisher.take().filter(|(own, _)| own.goes_on(&facts, before, tick));

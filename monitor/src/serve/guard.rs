@@ -1,6 +1,10 @@
 //! The checks and headers that every request and every response passes.
 
+use std::future::poll_fn;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::Poll;
 
 use axum::extract::Request;
 use axum::http::uri::Authority;
@@ -46,6 +50,20 @@ fn is_allowed(host: &str) -> bool {
     has_only_port && (address || name.eq_ignore_ascii_case("localhost"))
 }
 
+/// Answers a request whose handler panics: without an answer, hyper closes the connection.
+pub(super) async fn answer_panic(request: Request, next: Next) -> Response {
+    let mut answer = pin!(next.run(request));
+    // The closure is not polled again after a panic, so no broken state is seen.
+    poll_fn(|context| {
+        let answered = catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(context)));
+        answered.unwrap_or_else(|_| {
+            let text = "the agent panicked while it made this answer; see its log";
+            Poll::Ready(refuse(StatusCode::INTERNAL_SERVER_ERROR, text))
+        })
+    })
+    .await
+}
+
 /// Headers that restrict what a browser does with a response. There is no CORS header on purpose:
 /// no other origin may read this.
 pub(super) async fn harden(mut response: Response) -> Response {
@@ -67,7 +85,28 @@ pub(super) async fn harden(mut response: Response) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use axum::Router;
+    use axum::body::Body;
+    use axum::middleware::from_fn;
+    use axum::routing::get;
+    use tower::ServiceExt as _;
+
     use super::*;
+
+    async fn broken() -> &'static str {
+        panic!("as a handler might")
+    }
+
+    #[tokio::test]
+    async fn answer_panic_is_a_status_of_500() {
+        let router = Router::new().route("/", get(broken)).layer(from_fn(answer_panic));
+        let request = Request::builder().uri("/").body(Body::empty()).unwrap();
+        let response = router.oneshot(request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!((&body["kind"], &body["code"]), (&"Status".into(), &500.into()));
+    }
 
     #[test]
     fn is_allowed_accepts_addresses_and_localhost() {

@@ -76,6 +76,7 @@ fn routes(latest: Latest, film: Arc<Film>) -> Router {
         .method_not_allowed_fallback(|| async {
             refuse(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD: this API changes no state")
         })
+        .layer(from_fn(guard::answer_panic))
         .layer(from_fn(guard::check_host))
         .layer(map_response(guard::harden))
 }

@@ -27,7 +27,7 @@ const KEYS: [(&str, &str, &str); 2] =
     [("MemoryWait", "causes", "MemoryCause"), ("ReliefConfig", "deadlines", "StepKind")];
 
 /// What every path answers: a status, and the response of `base.json`.
-const REFUSED: [(&str, &str); 2] = [("405", "ReadOnly"), ("421", "OtherHost")];
+const REFUSED: [(&str, &str); 3] = [("405", "ReadOnly"), ("421", "OtherHost"), ("500", "Failed")];
 
 fn generator() -> SchemaGenerator {
     let settings = SchemaSettings::draft2020_12().for_serialize();
@@ -100,7 +100,8 @@ fn of_summary() -> Map<String, Value> {
     all
 }
 
-/// Adds to each path what holds of all: what is refused everywhere and, as every document is tagged,
+/// Adds to each path what holds of all: what is refused everywhere, that the
+/// agent may fail, and, as every document is tagged,
 /// the answer to a client that has it.
 fn answer_all(paths: &mut Map<String, Value>) {
     let to = |kind: &str, name: &str| json!({ "$ref": format!("#/components/{kind}/{name}") });

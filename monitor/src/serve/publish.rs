@@ -36,7 +36,7 @@ use isobar_core::policy::engine::Step;
 use isobar_core::policy::explain::explain_by;
 use isobar_core::view::cpu_loss::weigh;
 use isobar_core::view::headline::headline;
-use isobar_core::view::pods::{name_in, name_scopes};
+use isobar_core::view::pods::{name_in, name_scopes, name_spared};
 use isobar_core::view::usage::Usage;
 use isobar_core::view::verdict::judge;
 use isobar_core::view::{OOM_KILLS_KEPT, OomRecord, View};
@@ -294,7 +294,7 @@ impl Publisher {
     /// What makes the view of one tick.
     pub fn view(
         &mut self,
-        Step { mut snapshot, decision, .. }: Step,
+        Step { mut snapshot, mut decision, .. }: Step,
         capabilities: Vec<Capability>,
         cost: Cost,
     ) -> impl FnOnce() -> View + Send + use<> {
@@ -302,17 +302,19 @@ impl Publisher {
         let (facts, started) = (Arc::clone(&self.facts), self.started);
         let (mut kills, limits) = (self.kills.clone(), self.limits.clone());
         let (resources, settings) = (self.resources.clone(), self.settings.clone());
-        let is_whole = !self.totals.ticks.is_empty();
-        let foresight = is_whole.then(|| self.totals.foresight.tally());
+        let foresight = (!self.totals.ticks.is_empty()).then(|| self.totals.foresight.tally());
         move || {
             name_scopes(&mut snapshot);
+            name_spared(&mut decision, &snapshot);
             weigh(&mut snapshot);
             let verdict = judge(&snapshot, &decision.assessment);
+            let told = headline(&snapshot, &verdict, &decision, kills.make_contiguous());
             let explanation = explain_by(settings.as_deref(), &snapshot, &decision);
             View {
                 facts: NodeFacts::clone(&facts),
                 started,
-                headline: headline(&snapshot, &verdict, &decision, kills.make_contiguous()),
+                headline: told.text,
+                headline_figures: told.figures,
                 verdict,
                 usage: Usage::of(&snapshot, &decision),
                 recent_oom_kills: kills.into(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use isobar::record::incident::{Counts, Kind};
 use isobar::serve::publish::{Latest, Publisher, channel};
 use isobar_core::model::capability::{Capability, CapabilityState};
-use isobar_core::model::cgroup::{CgroupId, CgroupPath, Limit};
+use isobar_core::model::cgroup::{CgroupId, CgroupPath, Limit, MemoryStat};
 use isobar_core::model::condition::{Condition, ConditionName, Measure, Phase, ScopeName, Status};
 use isobar_core::model::cost::Cost;
 use isobar_core::model::cpuset::CpuSet;
@@ -19,7 +19,7 @@ use isobar_core::model::pod::Place;
 use isobar_core::model::quantity::Quantity;
 use isobar_core::model::sample::{Cause, Moment, Sample};
 use isobar_core::model::settings::{Deletion, Settings, WrittenLimit, usual_pressure_thresholds};
-use isobar_core::model::snapshot::{Doubts, Snapshot, Union};
+use isobar_core::model::snapshot::{Doubts, IoRate, Snapshot, Union};
 use isobar_core::model::stall::{Coverage, Lost};
 use isobar_core::model::threshold::{Amount, Signal, Threshold};
 use isobar_core::model::units::{Bytes, Nanos, Percent};
@@ -37,6 +37,25 @@ const GIB: u64 = 1 << 30;
 /// The newest of one tick of a node of which everything is known.
 pub(super) fn latest() -> Latest {
     of(snapshot())
+}
+
+/// The same, a node of which the headline tells that CPUs are short, and one that disks are: it has
+/// figures of what is short first alone.
+pub(super) fn each() -> [Latest; 3] {
+    let of_snapshot = |snapshot| {
+        let (mut publisher, latest) = publisher();
+        publisher.publish(Step { snapshot, ..Step::default() }, Vec::new(), Cost::default());
+        latest
+    };
+    let of_cpu = made_up::snapshot(3);
+    let mut of_io = made_up::snapshot(3);
+    of_io.whole.contention = Some(Union::default());
+    of_io.whole.pressure.io = of_io.whole.pressure.cpu;
+    let rate = IoRate { read: Bytes(90 << 20), reads: 90, ..IoRate::default() };
+    of_io.scopes.values_mut().for_each(|scope| scope.io = Some(IoRate::default()));
+    of_io.scopes.get_mut(&CgroupId(21)).unwrap().io = Some(rate);
+    of_io.whole.io = Some(rate);
+    [latest(), of_snapshot(of_cpu), of_snapshot(of_io)]
 }
 
 /// The same of a snapshot; of an empty one nothing else is known either.
@@ -94,6 +113,8 @@ pub(super) fn snapshot() -> Snapshot {
     (pods.cpu.weight, pods.pids_max) = (Some(157), Some(Limit::At(30_000)));
     let mut scopes = snapshot.scopes.values_mut();
     let pod = scopes.find(|scope| matches!(scope.place, Place::Pod { .. })).unwrap();
+    let files = Arc::make_mut(pod.files.as_mut().unwrap());
+    files.memory.stat = Some(MemoryStat { anon: Bytes(GIB), ..MemoryStat::default() });
     pod.below_request = Some(Union { avg10: Percent(38_00), ..Union::default() });
     Snapshot {
         pods: sample().pods,

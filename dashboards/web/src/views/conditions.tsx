@@ -190,9 +190,10 @@ function OomKills({ view }: { view: Snapshot }) {
           { head: "Time", cell: ({ wall }) => clock(wall, view.at.wall) },
           {
             head: "Victim",
-            cell: ({ kill, victimPath }) => {
+            cell: ({ kill, victim, victimPath }) => {
               const { name, sub } = called(view, kill.victim, victimPath);
-              return <Named name={name} sub={`process ${kill.victimPid}. ${sub}`} />;
+              const process = `process ${kill.victimPid}${kill.victimComm ? ` (${kill.victimComm})` : ""}`;
+              return <Named name={victim ?? name} sub={`${process}. ${sub}`} />;
             },
           },
           { head: "Limit reached", cell: (kill) => <Named {...limit(kill)} /> },

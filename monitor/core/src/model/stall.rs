@@ -196,12 +196,33 @@ pub struct OomKill {
     pub victim: CgroupId,
     /// The killed process.
     pub victim_pid: u32,
+    /// Its `comm`, at most 15 bytes of any kind; `None` where the kernel tells the pid alone (before
+    /// Linux 6.10, unless backported), and in recordings of before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub victim_comm: Option<String>,
     /// The cgroup whose limit was reached; `None` if the node was out of memory, or if unknown.
     pub limit: Option<CgroupId>,
     /// Whether `limit` is known: then `None` means the whole node.
     pub limit_known: bool,
     /// The cgroup whose allocation triggered the kill.
     pub trigger: CgroupId,
+}
+
+impl OomKill {
+    /// See [`killed_process`].
+    #[must_use]
+    pub fn process(&self) -> String {
+        killed_process(self.victim_pid, self.victim_comm.as_deref())
+    }
+}
+
+/// A killed process in a sentence: `process 7 (java)`, or `process 7` where its `comm` is not known.
+#[must_use]
+pub fn killed_process(pid: u32, comm: Option<&str>) -> String {
+    match comm {
+        Some(comm) => format!("process {pid} ({comm})"),
+        None => format!("process {pid}"),
+    }
 }
 
 /// How many kills a view shows.
@@ -255,8 +276,7 @@ impl OomRecord {
     /// What happened, for people.
     #[must_use]
     pub fn sentence(&self) -> String {
-        let pid = self.kill.victim_pid;
-        format!("the kernel's OOM killer killed process {pid} of {}", self.who())
+        format!("the kernel's OOM killer killed {} of {}", self.kill.process(), self.who())
     }
 }
 

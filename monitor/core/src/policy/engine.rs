@@ -181,7 +181,11 @@ impl Engine {
         };
         let pool_now = purpose.map(|purpose| pool(purpose, shortfall));
         let field = pool_now.as_ref().map(Pool::field);
-        let ranking = field.as_ref().map(|field| field.ranking(HEAD));
+        let mut ranking = field.as_ref().map(|field| field.ranking(HEAD));
+        // As in recordings of before, which must replay to the same bytes: readers have the namespaces
+        // by `name_spared`.
+        let spared = ranking.iter_mut().flat_map(|ranking| &mut ranking.spared);
+        spared.for_each(|one| one.namespace.clear());
         let question = Question {
             relief: &settings.relief,
             eviction: &settings.eviction,

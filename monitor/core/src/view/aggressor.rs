@@ -145,7 +145,7 @@ mod tests {
             };
             assert_eq!(got, want, "{pairs:?}");
             let cpu = Verdict { resource: Resource::Cpu, mood: Mood::Pressed, text: String::new() };
-            let told = headline(&snapshot, &[cpu], &Decision::default(), &[]);
+            let told = headline(&snapshot, &[cpu], &Decision::default(), &[]).text;
             assert!(told.contains(says), "{pairs:?}: {told}");
         }
     }

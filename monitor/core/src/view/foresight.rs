@@ -242,7 +242,15 @@ mod tests {
         for (limit, limit_known, want) in table {
             let (victim, trigger) = (CgroupId(1), CgroupId(1));
             let limit = limit.map(CgroupId);
-            let kill = OomKill { at: Nanos(0), victim, victim_pid: 7, limit, limit_known, trigger };
+            let kill = OomKill {
+                at: Nanos(0),
+                victim,
+                victim_pid: 7,
+                victim_comm: None,
+                limit,
+                limit_known,
+                trigger,
+            };
             assert_eq!(OomLimit::of(&kill, &snapshot), want, "{limit:?}");
         }
     }
@@ -299,7 +307,15 @@ mod tests {
                 let kill = |limit| {
                     let (victim, trigger) = (CgroupId(1), CgroupId(1));
                     let limit_known = true;
-                    OomKill { at, victim, victim_pid: 7, limit, limit_known, trigger }
+                    OomKill {
+                        at,
+                        victim,
+                        victim_pid: 7,
+                        victim_comm: None,
+                        limit,
+                        limit_known,
+                        trigger,
+                    }
                 };
                 let Decision { assessment, relief, .. } = &mut step.decision;
                 match word {

@@ -4,13 +4,16 @@
 use super::OomRecord;
 use super::aggressor::{Aggressor, aggressor};
 use super::cpu_loss::{is_mutual, losses};
+use super::figure::{Figure, Told};
 use super::foresight::OomLimit;
 use super::lead::{Sufferer, about, per_second, sufferers};
 use super::verdict::{Mood, Resource, Verdict, cause_words};
-use super::waiting::{busiest_of_machine, growing, largest, root_name, short_name, with_busiest};
+use super::waiting::{
+    busiest_of_machine, growing, largest, name, root_name, short_name, with_busiest,
+};
 use super::{holders, movers};
 use crate::model::cgroup::Limit;
-use crate::model::decision::Decision;
+use crate::model::decision::{Decision, Taker};
 use crate::model::snapshot::{Blame, Scope, Snapshot};
 use crate::model::threshold;
 use crate::model::units::{Bytes, Nanos};
@@ -30,12 +33,12 @@ pub fn headline(
     verdicts: &[Verdict],
     decision: &Decision,
     kills: &[OomRecord],
-) -> String {
+) -> Told {
     let state = state(snapshot, verdicts, decision);
     let is_recent = |kill: &&OomRecord| snapshot.at.wall.since(kill.wall) <= RECENT;
     let n_recent = kills.iter().take_while(is_recent).count();
     match kills.first().filter(|_| n_recent > 0) {
-        Some(last) => format!("{} {state}", killed(last, n_recent - 1, snapshot)),
+        Some(last) => Told::plain(killed(last, n_recent - 1, snapshot)).and(Some(state)),
         None => state,
     }
 }
@@ -60,13 +63,13 @@ fn killed(last: &OomRecord, n_before: usize, snapshot: &Snapshot) -> String {
         n => format!(", after {n} more within a minute"),
     };
     format!(
-        "OOM kill {ago}s ago{more}: process {} of {}; {why}.",
-        last.kill.victim_pid,
+        "OOM kill {ago}s ago{more}: {} of {}; {why}.",
+        last.kill.process(),
         victim.as_deref().unwrap_or("a cgroup that is gone"),
     )
 }
 
-fn state(snapshot: &Snapshot, verdicts: &[Verdict], decision: &Decision) -> String {
+fn state(snapshot: &Snapshot, verdicts: &[Verdict], decision: &Decision) -> Told {
     let (resources, is_high) = about(verdicts, decision);
     if let Some(ranking) = decision.ranking.as_ref().filter(|ranking| ranking.loss.is_some()) {
         let told = match decision.loss() {
@@ -77,41 +80,43 @@ fn state(snapshot: &Snapshot, verdicts: &[Verdict], decision: &Decision) -> Stri
             let process = taking_process(snapshot, decision);
             let process = process.map_or_else(String::new, |one| format!(" Most of all {one}."));
             let others = others(&resources, is_high);
-            return format!("Short of memory ({}): {told}.{process}{others}", ranking.signal);
+            let text = format!("Short of memory ({}): {told}.{process}{others}", ranking.signal);
+            let takers = decision.loss().into_iter().flat_map(|loss| &loss.takers);
+            let took =
+                |taker: &Taker| Figure::Took { aggressor: taker.full_name(), bytes: taker.taken };
+            return Told { text, figures: takers.map(took).collect() };
         }
     }
     let met = decision.assessment.met.first();
     let is_short = met.is_some_and(|met| met.threshold.resource() == threshold::Resource::Memory);
-    let who_holds = || holders::told(snapshot).map_or_else(String::new, |told| format!(" {told}"));
     match (resources.first().copied(), met) {
         // In its grace period, when nothing is ranked yet.
         (None | Some(Resource::Cpu | Resource::Io), Some(met)) if is_short => {
             let met = explain::met_sentence(met, decision.at.boot);
             let others = others(&resources, is_high);
-            format!("Memory runs short: {met}.{}{others}", who_holds())
+            let held = holders::told(snapshot);
+            let told = Told::plain(format!("Memory runs short: {met}.")).and(held);
+            Told { text: told.text + &others, ..told }
         }
         (Some(resource), _) => {
             let what = joined(&resources);
             let strength = if is_high { "High" } else { "Some" };
             let who_uses = match resource {
-                Resource::Cpu => String::new(),
-                Resource::Memory => who_holds(),
-                Resource::Io => {
-                    movers::told(snapshot).map_or_else(String::new, |told| format!(" {told}"))
-                }
+                Resource::Cpu => None,
+                Resource::Memory => holders::told(snapshot),
+                Resource::Io => movers::told(snapshot),
             };
-            format!("{strength} {what} pressure. {}{who_uses}", sufferer(snapshot, resource))
+            let pressure = Told::plain(format!("{strength} {what} pressure."));
+            pressure.and(Some(sufferer(snapshot, resource))).and(who_uses)
         }
-        (None, Some(met)) => {
-            format!(
-                "No significant pressure, but {}.",
-                explain::met_sentence(met, decision.at.boot)
-            )
-        }
+        (None, Some(met)) => Told::plain(format!(
+            "No significant pressure, but {}.",
+            explain::met_sentence(met, decision.at.boot)
+        )),
         (None, None) if verdicts.iter().all(|verdict| verdict.mood == Mood::Unknown) => {
-            "Pressure is unknown: no pressure file could be read.".into()
+            Told::plain("Pressure is unknown: no pressure file could be read.")
         }
-        (None, None) => "No significant pressure.".into(),
+        (None, None) => Told::plain("No significant pressure."),
     }
 }
 
@@ -159,45 +164,64 @@ pub fn taking_process(snapshot: &Snapshot, decision: &Decision) -> Option<String
 }
 
 /// Who waits most, and because of whom.
-fn sufferer(snapshot: &Snapshot, resource: Resource) -> String {
+fn sufferer(snapshot: &Snapshot, resource: Resource) -> Told {
     let losses = match resource {
         Resource::Cpu => losses(snapshot),
         Resource::Memory | Resource::Io => Vec::new(),
     };
     let Some(Sufferer { id, scope, lost, time }) = sufferers(snapshot, resource).into_iter().next()
     else {
-        let unknown = "Which pod or service waits was not measured";
+        let unknown = match is_measured(snapshot, resource) {
+            // A wait is counted once it ends.
+            true => "No wait of a pod or service was seen in the last tick",
+            false => "Which pod or service waits was not measured",
+        };
         let busiest = match resource {
             Resource::Cpu => busiest_of_machine(snapshot, resource),
             Resource::Memory | Resource::Io => None,
         };
-        return busiest.map_or_else(
+        return Told::plain(busiest.map_or_else(
             || format!("{unknown}."),
             |process| format!("{unknown}; busiest: {process} (by usage, not by harm)."),
-        );
+        ));
     };
     if time < Nanos(snapshot.interval.0 / FEW) {
         let now = millis(time, snapshot).max(1);
-        return format!(
+        return Told::plain(format!(
             "It is easing: of late no pod or service waits for more than {now} ms per second."
-        );
+        ));
     }
     let aggressor = aggressor(snapshot, &losses, id, scope);
     let aggressor = aggressor.and_then(|one| Some((called(one.most, snapshot)?, one)));
+    let victim = name(scope);
+    let by = aggressor.as_ref().and_then(|(_, one)| full_name(one.most, snapshot));
     if let Some((name, Aggressor { harm, back, .. })) = &aggressor
         && is_mutual(harm.loss, *back)
     {
         let (own, other) = (millis(harm.loss, snapshot), millis(*back, snapshot));
         let who = short_name(scope);
-        return format!(
+        let text = format!(
             "{who} and {name} make each other wait: per second, {who} loses {own} ms and the other \
              {other} ms."
         );
+        let lost = |victim: &String, aggressor: &String, millis_per_second| Figure::Lost {
+            victim: victim.clone(),
+            aggressor: Some(aggressor.clone()),
+            millis_per_second,
+        };
+        let both = |by| vec![lost(&victim, by, own), lost(by, &victim, other)];
+        return Told { text, figures: by.as_ref().map_or_else(Vec::new, both) };
     }
     // As the lists of who lost to whom have it: waits are summed over tasks.
-    let what = match millis(lost, snapshot) {
-        0 => format!("waits most: {} ms", millis(time, snapshot)),
-        lost => format!("loses most by waiting: {lost} ms"),
+    let (what, figure) = match (millis(lost, snapshot), millis(time, snapshot)) {
+        (0, millis_per_second) => (
+            format!("waits most: {millis_per_second} ms"),
+            Figure::Waited { resource, victim, aggressor: by, millis_per_second },
+        ),
+        (millis_per_second, _) => (
+            format!("loses most by waiting: {millis_per_second} ms"),
+            Figure::Lost { victim, aggressor: by, millis_per_second },
+        ),
     };
     let who = format!("{} {what} per second", short_name(scope));
     let why = match resource {
@@ -205,7 +229,22 @@ fn sufferer(snapshot: &Snapshot, resource: Resource) -> String {
         Resource::Memory => cause(scope).map(|cause| format!("mostly because of {cause}")),
         Resource::Io => None,
     };
-    why.map_or_else(|| format!("{who}."), |why| format!("{who}, {why}."))
+    let text = why.map_or_else(|| format!("{who}."), |why| format!("{who}, {why}."));
+    Told { text, figures: vec![figure] }
+}
+
+/// Whether waits for a resource are measured by cgroup.
+fn is_measured(snapshot: &Snapshot, resource: Resource) -> bool {
+    match resource {
+        Resource::Cpu | Resource::Io => snapshot.covers.waits,
+        Resource::Memory => snapshot.covers.memory,
+    }
+}
+
+/// The name of an aggressor in a [`Figure`].
+fn full_name(most: &Blame, snapshot: &Snapshot) -> Option<String> {
+    let known = snapshot.scopes.get(&most.aggressor).map(name);
+    known.or_else(|| most.aggressor_path.as_ref().map(ToString::to_string))
 }
 
 /// The name of an aggressor, with its busiest process.

@@ -4,8 +4,11 @@ use std::cmp::Reverse;
 
 use serde::{Deserialize, Serialize};
 
+use super::figure::{Figure, Told};
 use super::verdict::Resource;
-use super::waiting::{Level, busiest_of_machine, innermost, largest, short_name, with_process};
+use super::waiting::{
+    self, Level, busiest_of_machine, innermost, largest, short_name, with_process,
+};
 use crate::model::cgroup::CgroupId;
 use crate::model::pod::Place;
 use crate::model::snapshot::{Scope, Snapshot};
@@ -61,22 +64,24 @@ pub(super) fn is_of_no_cgroup(snapshot: &Snapshot) -> bool {
 }
 
 /// Who holds most memory or, where that is not known, which process; in a sentence.
-pub(super) fn told(snapshot: &Snapshot) -> Option<String> {
+pub(super) fn told(snapshot: &Snapshot) -> Option<Told> {
     let Some(Holder { cgroup, held }) = holders(snapshot).into_iter().next() else {
         let process = busiest_of_machine(snapshot, Resource::Memory)?;
-        return Some(format!("The process that takes or has most memory: {process}."));
+        return Some(Told::plain(format!("The process that takes or has most memory: {process}.")));
     };
     let of_root = || largest(None, held, snapshot).filter(|_| !is_limit_of_pods(snapshot));
     if let Some(process) = of_root() {
         let root = with_process("The root cgroup", &process);
-        return Some(format!("{root} has more memory than any pod or service."));
+        return Some(Told::plain(format!("{root} has more memory than any pod or service.")));
     }
-    let name = short_name(snapshot.scopes.get(&cgroup)?);
+    let scope = snapshot.scopes.get(&cgroup)?;
+    let figures = vec![Figure::Holds { aggressor: waiting::name(scope), bytes: held }];
+    let name = short_name(scope);
     let name = match largest(Some(cgroup), Bytes(0), snapshot) {
         Some(process) => with_process(&name, &process),
         None => name,
     };
-    Some(format!("{name} holds most memory: {held}."))
+    Some(Told { text: format!("{name} holds most memory: {held}."), figures })
 }
 
 #[cfg(test)]
@@ -139,7 +144,13 @@ mod tests {
                 if is_of_pods { MemoryCause::AllocatableLimit } else { MemoryCause::Global };
             let causes = [(cause, wait)].into();
             snapshot.whole.memory = Some(MemoryWait { causes, ..MemoryWait::default() });
-            assert_eq!(told(&snapshot).as_deref(), want, "{pod_has:?} {service_has:?}");
+            let told = told(&snapshot);
+            let holds = |figure: &Figure| matches!(figure, Figure::Holds { .. });
+            let figures = told.iter().flat_map(|told| &told.figures);
+            let has_figure = figures.filter(|figure| holds(figure)).count() == 1;
+            assert_eq!(has_figure, want.is_some_and(|want| want.contains("holds")), "{want:?}");
+            let got = told.map(|told| told.text);
+            assert_eq!(got.as_deref(), want, "{pod_has:?} {service_has:?}");
         }
     }
 }

@@ -254,7 +254,7 @@ mod tests {
             let view = View { verdict, decision, ..node() };
             let (what, figures) = lead(&view);
             assert_eq!((what, figures[0]), (by, (CgroupId(first), figure)), "{cpu:?} {memory:?}");
-            let told = headline(&view.snapshot, &view.verdict, &view.decision, &[]);
+            let told = headline(&view.snapshot, &view.verdict, &view.decision, &[]).text;
             assert!(told.contains(says), "{told}");
         }
     }

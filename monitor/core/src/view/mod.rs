@@ -3,6 +3,7 @@
 
 pub mod aggressor;
 pub mod cpu_loss;
+pub mod figure;
 pub mod foresight;
 pub mod headline;
 mod holders;
@@ -17,6 +18,7 @@ pub mod waiting;
 
 use serde::{Deserialize, Serialize};
 
+use self::figure::Figure;
 use self::foresight::Tally;
 use self::usage::Usage;
 use self::verdict::Verdict;
@@ -45,6 +47,9 @@ pub struct View {
     pub started: Moment,
     /// One sentence: who waits, why, and because of whom.
     pub headline: String,
+    /// The figures in it.
+    #[serde(default)]
+    pub headline_figures: Vec<Figure>,
     pub verdict: Vec<Verdict>,
     #[serde(default)]
     pub usage: Usage,

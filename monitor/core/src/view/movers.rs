@@ -5,8 +5,11 @@ use std::cmp::Reverse;
 
 use serde::{Deserialize, Serialize};
 
+use super::figure::{Figure, Told};
 use super::verdict::Resource;
-use super::waiting::{Level, busiest, busiest_of_machine, innermost, short_name, with_process};
+use super::waiting::{
+    self, Level, busiest, busiest_of_machine, innermost, short_name, with_process,
+};
 use crate::model::cgroup::CgroupId;
 use crate::model::snapshot::{IoRate, Scope, Snapshot};
 use crate::model::units::{Bytes, Percent};
@@ -89,42 +92,49 @@ pub(super) fn root(snapshot: &Snapshot) -> Option<(IoRate, Percent)> {
 }
 
 /// Who does most of the IO, in a sentence; `None` if nobody does any.
-pub fn told(snapshot: &Snapshot) -> Option<String> {
+pub fn told(snapshot: &Snapshot) -> Option<Told> {
     let process = busiest_of_machine(snapshot, Resource::Io);
     let unmeasured = "Which pod or service does most of the IO was not measured";
     let by_process = process
-        .map(|process| format!("{unmeasured}; most of it: {process} (by usage, not by harm)."));
+        .map(|process| format!("{unmeasured}; most of it: {process} (by usage, not by harm)."))
+        .map(Told::plain);
     let Some((movers, all)) = movers(snapshot).zip(node(snapshot)) else { return by_process };
     let is_partial = is_partial(snapshot);
     let is_little = all.bytes() < LITTLE && all.operations() < FEW;
     if is_little && (snapshot.whole.io.is_some() || !is_partial) {
-        return Some(
+        return Some(Told::plain(
             "Little is read from devices or written to them: tasks wait for something else, as a \
-             network file system, an io.max of their own, or a device that does not answer."
-                .into(),
-        );
+             network file system, an io.max of their own, or a device that does not answer.",
+        ));
     }
     // Without a process it may be the kernel's own, as what swaps.
     let of_root = root(snapshot).zip(busiest(None, snapshot, Resource::Io));
     if let Some(((rate, share), process)) = of_root {
         let name = with_process("The root cgroup", &process);
-        return Some(does(&name, rate, share, all));
+        let figures = vec![moves("/".into(), rate)];
+        return Some(Told { text: does(&name, rate, share, all), figures });
     }
     let Some(&Mover { cgroup, io: rate, share }) = movers.first().filter(|one| one.share >= MUCH)
     else {
         let spread =
             |most: &Mover| format!("No pod or service does more than {} % of the IO.", most.share);
         return match is_partial {
-            true => by_process.or_else(|| Some(format!("{unmeasured}."))),
-            false => movers.first().map(spread),
+            true => by_process.or_else(|| Some(Told::plain(format!("{unmeasured}.")))),
+            false => movers.first().map(spread).map(Told::plain),
         };
     };
-    let name = short_name(snapshot.scopes.get(&cgroup)?);
+    let scope = snapshot.scopes.get(&cgroup)?;
+    let figures = vec![moves(waiting::name(scope), rate)];
+    let name = short_name(scope);
     let name = match busiest(Some(cgroup), snapshot, Resource::Io) {
         Some(process) => with_process(&name, &process),
         None => name,
     };
-    Some(does(&name, rate, share, all))
+    Some(Told { text: does(&name, rate, share, all), figures })
+}
+
+fn moves(aggressor: String, rate: IoRate) -> Figure {
+    Figure::Moves { aggressor, bytes_per_second: rate.bytes() }
 }
 
 fn does(name: &str, rate: IoRate, share: Percent, all: IoRate) -> String {
@@ -230,7 +240,8 @@ mod tests {
             let mut snapshot =
                 node_of(Some((200, 0, 200, 0)), Some((of_pod, 0, of_pod, 0)), &[service]);
             snapshot.runners = runner.into_iter().collect();
-            assert_eq!(told(&snapshot), Some(want), "{of_pod} {is_accounted}");
+            let got = told(&snapshot).map(|told| told.text);
+            assert_eq!(got, Some(want), "{of_pod} {is_accounted}");
         }
     }
 
@@ -282,7 +293,8 @@ mod tests {
             let all = movers(&snapshot);
             let got: Vec<_> = all.iter().flatten().map(|one| one.cgroup.0).collect();
             assert_eq!(got, order, "{root:?} {pod:?}");
-            assert_eq!(told(&snapshot), want, "{root:?} {pod:?}");
+            let got = told(&snapshot).map(|told| told.text);
+            assert_eq!(got, want, "{root:?} {pod:?}");
             let is_known = pod.is_some() || services.iter().any(Option::is_some);
             assert_eq!(all.is_some(), is_known, "{root:?} {pod:?}");
         }

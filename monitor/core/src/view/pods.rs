@@ -1,6 +1,7 @@
 //! The names that the API has for pods and their containers.
 
 use crate::model::cgroup::CgroupPath;
+use crate::model::decision::Decision;
 use crate::model::sample::Sample;
 use crate::model::snapshot::{Scope, Snapshot};
 use crate::model::workload::{by_cgroup_uid, name_at};
@@ -11,6 +12,16 @@ pub fn name_scopes(snapshot: &mut Snapshot) {
     let pods = by_cgroup_uid(&pods);
     for scope in snapshot.scopes.values_mut() {
         scope.name = name_at(&scope.place, &pods);
+    }
+}
+
+/// Sets the namespaces of those whom a decision spares, which are not recorded.
+pub fn name_spared(decision: &mut Decision, snapshot: &Snapshot) {
+    let spared = decision.ranking.iter_mut().flat_map(|ranking| &mut ranking.spared);
+    for one in spared {
+        if let Some(pod) = snapshot.pods.as_ref().and_then(|pods| pods.get(&one.uid)) {
+            one.namespace.clone_from(&pod.namespace);
+        }
     }
 }
 
@@ -29,10 +40,12 @@ pub fn name_in(snapshot: &Snapshot, scope: &Scope) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::sync::Arc;
 
     use super::*;
     use crate::model::cgroup::CgroupId;
+    use crate::model::decision::{Ranking, Spared, SparedReason};
     use crate::model::pod::{Place, QosClass, Runtime};
     use crate::model::workload::{Container, MIRROR, Pod};
 
@@ -86,5 +99,23 @@ mod tests {
             name_scopes(&mut snapshot);
             assert_eq!(snapshot.scopes[&CgroupId(1)].name.as_deref(), want, "{place:?}");
         }
+    }
+    #[test]
+    fn name_spared_knows_the_pods_by_uid() {
+        let pod = Pod { uid: "u1".into(), namespace: "shop".into(), ..Pod::default() };
+        let pods: BTreeMap<_, _> = [(pod.uid.clone(), pod)].into();
+        let snapshot = Snapshot { pods: Some(Arc::new(pods)), ..Snapshot::default() };
+        let spared = ["u1", "u2"].map(|uid| Spared {
+            name: "web".into(),
+            namespace: String::new(),
+            uid: uid.into(),
+            why: SparedReason::Critical,
+        });
+        let ranking = Ranking { spared: spared.into(), ..Ranking::default() };
+        let mut decision = Decision { ranking: Some(ranking), ..Decision::default() };
+        name_spared(&mut decision, &snapshot);
+        let named: Vec<_> =
+            decision.ranking.unwrap().spared.iter().map(Spared::full_name).collect();
+        assert_eq!(named, ["shop/web", "web"]);
     }
 }

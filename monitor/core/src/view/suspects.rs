@@ -74,7 +74,7 @@ pub fn suspect(resource: Resource, snapshot: &Snapshot, decision: &Decision) -> 
 /// Work waits for memory, a threshold of memory is met, or it is foretold to run out, which is a
 /// threshold too.
 pub(super) fn is_short_of_memory(snapshot: &Snapshot, decision: &Decision) -> bool {
-    let mood = memory(&snapshot.whole, snapshot.covers).mood;
+    let mood = memory(snapshot).mood;
     let mut met = decision.assessment.met.iter().map(|met| met.threshold.resource());
     matches!(mood, Mood::Waits | Mood::Pressed)
         || met.any(|resource| resource == threshold::Resource::Memory)

@@ -6,7 +6,7 @@ use crate::model::cgroup::Limit;
 use crate::model::decision::Assessment;
 use crate::model::psi::{Line, Pressure};
 use crate::model::snapshot::{Scope, Snapshot, Union};
-use crate::model::stall::{Coverage, MemoryCause};
+use crate::model::stall::MemoryCause;
 use crate::model::units::{Micros, MilliCpu, Nanos, Percent};
 use crate::view::left::{left_by_the_kernel, short_before_waits};
 use crate::view::waiting::{Level, below_request, short_name};
@@ -76,7 +76,7 @@ pub fn judge(snapshot: &Snapshot, assessment: &Assessment) -> Vec<Verdict> {
     let whole = &snapshot.whole;
     let mut cpu = cpu(snapshot);
     cpu.text.extend(below_requests(snapshot));
-    let mut memory = memory(whole, snapshot.covers);
+    let mut memory = memory(snapshot);
     memory.text.extend(short_before_waits(memory.mood, assessment));
     memory.text.extend(left_by_the_kernel(snapshot, &assessment.observations));
     vec![cpu, memory, io(whole)]
@@ -100,7 +100,8 @@ fn below_requests(snapshot: &Snapshot) -> Option<String> {
 fn cpu(snapshot: &Snapshot) -> Verdict {
     let whole = &snapshot.whole;
     let raw = some(whole.pressure.cpu);
-    let text = compare("contention", whole.contention, raw, || {
+    let contention = Share::of(whole.contention, snapshot.interval);
+    let text = compare("contention", contention, raw, || {
         let throttled = whole.cpu.as_ref().is_some_and(|cpu| {
             [cpu.throttled_own, cpu.throttled_ancestor].iter().flatten().any(|t| t.now.0 > 0)
         });
@@ -110,7 +111,7 @@ fn cpu(snapshot: &Snapshot) -> Verdict {
             (false, _) => "unknown: no cgroup was throttled".into(),
         }
     });
-    Verdict { resource: Resource::Cpu, mood: mood(whole.contention, raw), text }
+    Verdict { resource: Resource::Cpu, mood: mood(contention, raw), text }
 }
 
 /// Who waits longest for a quota of its own, and the quota. What waits for quotas within a cgroup counts
@@ -132,14 +133,16 @@ fn cpus(MilliCpu(milli): MilliCpu) -> String {
     format!("{:.2}", milli as f64 / 1e3)
 }
 
-pub(super) fn memory(whole: &Scope, covers: Coverage) -> Verdict {
+pub(super) fn memory(snapshot: &Snapshot) -> Verdict {
+    let Snapshot { whole, covers, interval, .. } = snapshot;
     let raw = some(whole.pressure.memory);
+    let shortage = Share::of(whole.shortage, *interval);
     // Without causes, shortage is a lower bound: as with conditions, raw PSI is the upper one.
     let is_bound = whole.shortage.is_some() && !covers.memory_causes;
     let measure = if is_bound { "shortage of at least" } else { "shortage" };
-    let own = mood(whole.shortage, raw);
+    let own = mood(shortage, raw);
     let is_certain = !is_bound || own == Mood::Pressed || own == mood(None, raw);
-    let text = compare(measure, whole.shortage, raw, || {
+    let text = compare(measure, shortage, raw, || {
         let causes = whole.memory.iter().flat_map(|memory| &memory.causes);
         let limited = causes.filter(|(cause, _)| !cause.is_shortage());
         let longest = limited.max_by_key(|(_, wait)| wait.union.now);
@@ -167,13 +170,46 @@ fn io(whole: &Scope) -> Verdict {
     Verdict { resource: Resource::Io, mood: mood(None, raw), text }
 }
 
+/// A union's share of the last ten seconds.
+#[derive(Debug, Clone, Copy)]
+struct Share {
+    union: Union,
+    /// What the last interval alone has of ten seconds. The average may not know of it: it is updated
+    /// once in two seconds ([`PERIOD`](crate::model::average::PERIOD)), and an aggressor is to be named
+    /// within three.
+    of_interval: Percent,
+}
+
+impl Share {
+    fn of(union: Option<Union>, interval: Nanos) -> Option<Self> {
+        let union = union?;
+        let part = u64::from(union.now.0) * interval.0.min(WINDOW.0) / WINDOW.0;
+        let of_interval = Percent(u16::try_from(part).expect("at most what a Percent holds"));
+        Some(Self { union, of_interval })
+    }
+
+    fn recent(self) -> Percent {
+        self.union.avg10.max(self.of_interval)
+    }
+
+    /// `9.87 % (avg10)`, with the last interval where the average does not know of it yet.
+    fn told(self) -> String {
+        let Union { avg10, now, .. } = self.union;
+        match self.of_interval > avg10 {
+            true => format!("{avg10} % (avg10; {now} % in the last tick)"),
+            false => format!("{avg10} % (avg10)"),
+        }
+    }
+}
+
 /// The measure beside raw PSI, and what explains their difference.
 fn compare(
     measure: &str,
-    union: Option<Union>,
+    share: Option<Share>,
     raw: Option<Percent>,
     difference: impl FnOnce() -> String,
 ) -> String {
+    let union = share.map(|share| share.union);
     if let Some((union, seen)) = union.and_then(|u| Some((u, u.seen.filter(|s| *s < WINDOW)?))) {
         let seen = seen.0.div_ceil(Nanos::SECOND.0).max(1);
         let raw = match raw {
@@ -183,16 +219,17 @@ fn compare(
         // Over different times their difference means nothing.
         return format!("{measure} {} % (measured for {seen} s), {raw}", union.avg10);
     }
-    match (union.map(|u| u.avg10), raw) {
-        (Some(measured), Some(raw)) if raw.0 >= measured.0.saturating_add(AGREES.0) => format!(
-            "{measure} {measured} % (avg10), raw PSI some {raw} %: the difference is {}",
+    match (share, raw) {
+        (Some(share), Some(raw)) if raw.0 >= share.recent().0.saturating_add(AGREES.0) => format!(
+            "{measure} {}, raw PSI some {raw} %: the difference is {}",
+            share.told(),
             difference()
         ),
-        (Some(measured), Some(raw)) => {
-            format!("{measure} {measured} % (avg10), and raw PSI agrees ({raw} %)")
+        (Some(share), Some(raw)) => {
+            format!("{measure} {}, and raw PSI agrees ({raw} %)", share.told())
         }
-        (Some(measured), None) => {
-            format!("{measure} {measured} % (avg10), raw PSI could not be read")
+        (Some(share), None) => {
+            format!("{measure} {}, raw PSI could not be read", share.told())
         }
         (None, Some(raw)) => {
             format!("raw PSI some {raw} % (avg10); {measure} unknown: no eBPF measurement")
@@ -201,8 +238,8 @@ fn compare(
     }
 }
 
-fn mood(union: Option<Union>, raw: Option<Percent>) -> Mood {
-    union.map(|u| u.avg10).or(raw).map_or(Mood::Unknown, Mood::of)
+fn mood(share: Option<Share>, raw: Option<Percent>) -> Mood {
+    share.map(Share::recent).or(raw).map_or(Mood::Unknown, Mood::of)
 }
 
 fn some(pressure: Option<Pressure>) -> Option<Percent> {
@@ -227,170 +264,4 @@ pub fn cause_words(cause: MemoryCause) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath};
-    use crate::model::pod::{Place, QosClass};
-    use crate::model::psi::Pressures;
-    use crate::model::snapshot::{CpuWait, MemoryCauseWait, MemoryWait, Waited};
-    use crate::model::units::Nanos;
-
-    fn scope(measured: Option<u16>, raw: Option<u16>) -> Scope {
-        let union = measured.map(|m| Union { avg10: Percent(m), ..Union::default() });
-        let line = |r| Line { avg10: Percent(r), ..Line::default() };
-        let pressure = raw.map(|r| Pressure { some: Some(line(r)), full: None });
-        let pressure = Pressures { cpu: pressure, memory: pressure, io: pressure, irq: None };
-        Scope { pressure, contention: union, shortage: union, ..Scope::default() }
-    }
-
-    fn of(whole: Scope) -> Snapshot {
-        Snapshot { whole, ..Snapshot::default() }
-    }
-
-    #[test]
-    fn cpu_names_who_is_throttled_most_and_by_what() {
-        let throttled = |now: u64, quota: Option<u64>| {
-            let own = Waited { now: Nanos(now), total: Nanos(now) };
-            let mut files = Cgroup::default();
-            files.cpu.quota = quota.map(Limit::At);
-            files.cpu.period = Some(Micros(100_000));
-            Scope {
-                path: CgroupPath(format!("/a/{now}").into()),
-                cpu: Some(CpuWait { throttled_own: Some(own), ..CpuWait::default() }),
-                files: Some(Arc::new(files)),
-                ..scope(None, None)
-            }
-        };
-        let whole = Scope { cpu: throttled(9, None).cpu, ..scope(Some(1_00), Some(63_00)) };
-        let named = |path: &str, scope| Scope { path: CgroupPath(path.into()), ..scope };
-        let (a, b) = (throttled(300, Some(25_000)), throttled(200, Some(10_000)));
-        #[rustfmt::skip]
-        let table = [
-            // cgroups, who is named
-            (vec![throttled(2, Some(1)), throttled(7, Some(25_000)), throttled(0, Some(1))], "mostly of 7 by its own quota of 0.25 CPUs"),
-            (vec![throttled(7, None)], "throttling"), // its quota is not known
-            (vec![named("/s/a", a.clone()), named("/s/b", b), named("/s", throttled(500, None))], "mostly of a by its own quota of 0.25 CPUs"),
-            (vec![named("/a.service", a.clone()), named("/a.service/x.slice", a)], "mostly of a.service by its own quota of 0.25 CPUs"),
-        ];
-        for (all, want) in table {
-            let scopes = (1..).map(CgroupId).zip(all).collect();
-            let snapshot = Snapshot { whole: whole.clone(), scopes, ..Snapshot::default() };
-            let told = cpu(&snapshot).text;
-            assert!(told.ends_with(want), "{told}");
-        }
-    }
-
-    fn covers(memory_causes: bool) -> Coverage {
-        Coverage { memory: true, memory_causes, ..Coverage::default() }
-    }
-
-    #[test]
-    fn memory_without_causes_is_a_lower_bound() {
-        #[rustfmt::skip]
-        let table = [
-            // shortage, raw PSI, causes are known, mood, text
-            (1_00,  20_00, true,  Mood::Calm,    "shortage 1.00 % (avg10), raw PSI some 20.00 %"),
-            (1_00,  20_00, false, Mood::Unknown, "shortage of at least 1.00 % (avg10), raw PSI some 20.00 %"),
-            (1_00,  4_00,  false, Mood::Calm,    "shortage of at least 1.00 % (avg10), raw PSI some 4.00 %"),
-            (41_00, 60_00, false, Mood::Pressed, "shortage of at least 41.00 % (avg10), raw PSI some 60.00 %"),
-            (6_00,  60_00, false, Mood::Unknown, "shortage of at least 6.00 % (avg10), raw PSI some 60.00 %"),
-        ];
-        for (shortage, raw, is_known, mood, text) in table {
-            let got = memory(&scope(Some(shortage), Some(raw)), covers(is_known));
-            assert_eq!(got.mood, mood, "{text}");
-            assert!(got.text.starts_with(text), "{}", got.text);
-        }
-    }
-
-    #[test]
-    fn cpu_explains_difference_to_raw_psi() {
-        #[rustfmt::skip]
-        let table = [
-            // contention, raw PSI, throttled ns, mood
-            (Some(41_00), Some(63_00), 5, Mood::Pressed),
-            (Some(41_00), Some(63_00), 0, Mood::Pressed),
-            (Some(1_00),  Some(63_00), 5, Mood::Calm),
-            (Some(5_00),  Some(6_99),  5, Mood::Waits),
-            (Some(9_00),  Some(3_00),  0, Mood::Waits),
-            (Some(40_00), None,        0, Mood::Pressed),
-            (None,        Some(39_99), 0, Mood::Waits),
-            (None,        None,        0, Mood::Unknown),
-        ];
-        let told = table.map(|(measured, raw, throttled, mood)| {
-            let throttled_own = Waited { now: Nanos(throttled), total: Nanos(throttled) };
-            let cpu_wait =
-                Some(CpuWait { throttled_own: Some(throttled_own), ..CpuWait::default() });
-            let got = cpu(&of(Scope { cpu: cpu_wait, ..scope(measured, raw) }));
-            assert_eq!(got.mood, mood, "{measured:?} {raw:?}");
-            got.text
-        });
-        insta::assert_snapshot!(told.join("\n"));
-    }
-
-    #[test]
-    fn judge_names_pods_below_their_requests() {
-        let pod = |uid: &str, share, used| {
-            let place = Place::Pod { uid: uid.into(), class: QosClass::Burstable };
-            let below = Union { avg10: Percent(share), ..Union::default() };
-            Scope {
-                place,
-                below_request: Some(below),
-                cpu_usage: Some(MilliCpu(used)),
-                cpu_request: Some(MilliCpu(500)),
-                ..scope(None, None)
-            }
-        };
-        let [a, b, calm] = [("a", 10_00, 120), ("b", 38_25, 7), ("c", 9_99, 0)]
-            .map(|(uid, share, used)| pod(uid, share, used));
-        let told = [vec![&calm], vec![&calm, &a], vec![&a, &b, &calm]].map(|pods| {
-            let scopes = pods.into_iter().cloned().zip(1..).map(|(pod, id)| (CgroupId(id), pod));
-            let whole = scope(Some(60_00), Some(60_00));
-            let snapshot = Snapshot { whole, scopes: scopes.collect(), ..Snapshot::default() };
-            judge(&snapshot, &Assessment::default())[0].text.clone()
-        });
-        insta::assert_snapshot!(told.join("\n"));
-    }
-
-    #[test]
-    fn cpu_compares_with_raw_psi_once_ten_seconds_were_measured() {
-        #[rustfmt::skip]
-        let table = [
-            // seconds seen, raw PSI
-            (Some(1),  Some(97_00)),
-            (Some(9),  None),
-            (Some(10), Some(97_00)),
-            (None,     Some(97_00)),
-        ];
-        let told = table.map(|(seen, raw)| {
-            let mut scope = scope(Some(93_00), raw);
-            let union = scope.contention.as_mut().unwrap();
-            union.seen = seen.map(|seconds| Nanos(seconds * Nanos::SECOND.0));
-            let got = cpu(&of(scope));
-            assert_eq!(got.mood, Mood::Pressed, "{seen:?}");
-            got.text
-        });
-        insta::assert_snapshot!(told.join("\n"));
-    }
-
-    #[test]
-    fn memory_names_longest_cause_that_is_no_shortage() {
-        #[rustfmt::skip]
-        let table = [
-            // cause, ns, what the sentence ends in
-            (MemoryCause::OwnLimit, 7, "mostly own limits"),
-            (MemoryCause::Refault,  7, "mostly refaults"),
-            (MemoryCause::Global,   7, "of no known cause"), // shortage cannot explain what is no shortage
-            (MemoryCause::OwnLimit, 0, "of no known cause"),
-        ];
-        for (cause, ns, want) in table {
-            let union = Waited { now: Nanos(ns), total: Nanos(ns) };
-            let wait = MemoryCauseWait { union, ..MemoryCauseWait::default() };
-            let waits = MemoryWait { causes: [(cause, wait)].into(), ..MemoryWait::default() };
-            let whole = Scope { memory: Some(waits), ..scope(Some(1_00), Some(20_00)) };
-            let got = memory(&whole, covers(true));
-            assert!(got.text.ends_with(want), "{cause:?} {ns}: {}", got.text);
-        }
-    }
-}
+mod tests;

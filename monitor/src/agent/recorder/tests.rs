@@ -77,7 +77,8 @@ fn tick_pauses_the_recording_while_the_disk_is_slow() {
     let decision = entry(&mut engine, 3);
     let (at, limit_known) = (Nanos(0), false);
     let (victim, limit, trigger) = (CgroupId(7), None, CgroupId(7));
-    let kill = OomKill { at, victim, victim_pid: 8, limit, limit_known, trigger };
+    let kill =
+        OomKill { at, victim, victim_pid: 8, victim_comm: None, limit, limit_known, trigger };
     let kill = OomRecord::of(&kill, Moment::default(), None, |_| None);
     recorder.tick(engine.standing(), &decision, &[kill], &[]);
     records(&mut recorder, 2);

@@ -129,8 +129,8 @@ fn offset(at: Moment, begin: Moment) -> String {
     }
 }
 
-fn killed(Score { victim, pid, .. }: &Score) -> String {
-    format!("the kernel's OOM killer killed process {pid} of {victim}")
+fn killed(kill: &Score) -> String {
+    format!("the kernel's OOM killer killed {} of {}", kill.process(), kill.victim)
 }
 
 fn charts(out: &mut Markup, incident: &Incident, story: &Story) {
@@ -275,16 +275,18 @@ fn kills(out: &mut Markup, incident: &Incident) {
     out.open("table", &[]);
     head_row(
         out,
-        &["time", "victim", "pid", "foreseen by isobar", "why isobar did not prevent it"],
+        &["time", "victim", "process", "foreseen by isobar", "why isobar did not prevent it"],
     );
-    for Score { at, victim, pid, limit, foreseen, why, .. } in &incident.kills {
+    for Score { at, victim, pid, comm, limit, foreseen, why, .. } in &incident.kills {
+        let process =
+            comm.as_ref().map_or_else(|| pid.to_string(), |comm| format!("{pid} ({comm})"));
         let foreseen = match foreseen {
             Some(for_) => format!("{} before", time(*for_)),
             None if limit.is_some() => "no: no shortage of the node was seen".into(),
             None => "no".into(),
         };
         out.open("tr", &[]);
-        for cell in [&clock(at.wall), victim, &pid.to_string(), &foreseen, why] {
+        for cell in [&clock(at.wall), victim, &process, &foreseen, why] {
             out.leaf("td", &[], cell);
         }
         out.close("tr");

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use isobar::record::incident::words::clock;
-use isobar_core::model::decision::{Candidate, Key, KeyValue, MeritKey, Ranking, Spared};
+use isobar_core::model::decision::{Candidate, Key, KeyValue, MeritKey, Ranking};
 use isobar_core::model::units::Nanos;
 use isobar_core::policy::rank;
 
@@ -12,8 +12,8 @@ use crate::cli::table::Table;
 use crate::cli::terminal::harmless;
 use crate::cli::top::figures::length;
 
-/// Prints a ranking. `now` is the wall clock of what is ranked; without it, as of a file, pods have no
-/// age, and the table has the time at which each was started.
+/// Prints a ranking. `now` is the wall clock of what is ranked: the table says how long ago each pod
+/// was started, and without it, as of a file, at which time (UTC).
 pub(super) fn write(
     out: &mut dyn Write,
     ranking: &Ranking,
@@ -25,6 +25,7 @@ pub(super) fn write(
     let order = word(order);
     match candidates.len() {
         0 => writeln!(out, "{signal}, order {order}: no candidates")?,
+        1 => writeln!(out, "{signal}, order {order}: 1 candidate")?,
         n => writeln!(out, "{signal}, order {order}: {n} candidates, in eviction order")?,
     }
     if !candidates.is_empty() {
@@ -34,9 +35,9 @@ pub(super) fn write(
         writeln!(out, "\nnever evicted")?;
         let mut table =
             Table::new(if output.is_wide() { "NAME REASON UID" } else { "NAME~ REASON" });
-        for Spared { name, uid, why } in spared {
-            let uid = output.is_wide().then(|| uid.clone());
-            table.row([name.clone(), word(why)].into_iter().chain(uid));
+        for one in spared {
+            let uid = output.is_wide().then(|| one.uid.clone());
+            table.row([one.full_name(), word(&one.why)].into_iter().chain(uid));
         }
         table.write(out, width)?;
     }
@@ -54,7 +55,7 @@ pub(super) fn write(
 /// candidate above ranks first.
 fn table(candidates: &[Candidate], now: Option<Nanos>, output: Format) -> Table {
     let keys = keys(candidates);
-    let columns: String = keys.iter().map(|key| format!("{}> ", heading(*key, now))).collect();
+    let columns: String = keys.iter().map(|key| format!("{}> ", heading(*key))).collect();
     let more = if output.is_wide() { "UID" } else { "" };
     let mut table = Table::new(&format!("NAME~ {columns}DECIDED-BY {more}"));
     let before = std::iter::once(None).chain(candidates.iter().map(Some));
@@ -90,7 +91,7 @@ fn keys(candidates: &[Candidate]) -> Vec<Key> {
     keys
 }
 
-fn heading(key: Key, now: Option<Nanos>) -> &'static str {
+fn heading(key: Key) -> &'static str {
     match key {
         Key::HasStats => "STATS",
         Key::ExceedsRequest => "ABOVE-REQUEST",
@@ -105,7 +106,6 @@ fn heading(key: Key, now: Option<Nanos>) -> &'static str {
         Key::Taken => "TAKEN",
         Key::FreesEnough => "FREES-ENOUGH",
         Key::Processes => "PROCESSES",
-        Key::Started if now.is_some() => "AGE",
         Key::Started => "STARTED",
         Key::Preference => "PREFERENCE",
         Key::Uid => "UID",
@@ -117,7 +117,7 @@ fn value(MeritKey { key, value }: &MeritKey, now: Option<Nanos>) -> String {
         KeyValue::Number(started) if *key == Key::Started => {
             let seconds = u64::try_from(*started).unwrap_or_default();
             let started = Nanos(seconds.saturating_mul(Nanos::SECOND.0));
-            now.map_or_else(|| clock(started), |now| length(now.since(started)))
+            now.map_or_else(|| clock(started), |now| format!("{} ago", length(now.since(started))))
         }
         KeyValue::Bool(true) => "yes".into(),
         KeyValue::Bool(false) => "no".into(),
@@ -153,7 +153,8 @@ mod tests {
     fn write_names_deciding_key_of_each_candidate() {
         let got = printed(
             "pods: [{name: hog, usage: {memory: 800Mi}}, {name: web, request: {memory: 1Gi}, \
-             usage: {memory: 2Gi}}, {name: etcd, priority: 2000001000, usage: {memory: 1Gi}}]",
+             usage: {memory: 2Gi}}, {name: etcd, namespace: kube-system, priority: 2000001000, \
+             usage: {memory: 1Gi}}]",
             None,
         );
         let want = "memory.available, order qos: 2 candidates, in eviction order\n\
@@ -162,25 +163,25 @@ mod tests {
                     web    Burstable            yes         0          ?     1Gi        ?  qos\n\
                     \n\
                     never evicted\n\
-                    NAME  REASON\n\
-                    etcd  critical\n";
+                    NAME              REASON\n\
+                    kube-system/etcd  critical\n";
         assert_eq!(got, want);
     }
 
     #[test]
-    fn write_shows_an_age_where_the_time_is_known() {
+    fn write_shows_how_long_ago_a_pod_was_started_where_the_time_is_known() {
         let scenario = "pods: [{name: web, namespace: shop, started: 2026-11-22T10:00:00Z}]";
         #[rustfmt::skip]
         let table = [
-            // now, heading, value
-            (None,                       "STARTED", "2026-11-22 10:00:00Z"),
-            (Some(1_795_341_600 + 7_500), "AGE",     " 2 h 5 min"),
-            (Some(1_795_341_600 - 7_500), "AGE",     " 0 s"), // a clock that was put back
+            // now, value
+            (None,                        "2026-11-22 10:00:00Z"),
+            (Some(1_795_341_600 + 7_500), " 2 h 5 min ago"),
+            (Some(1_795_341_600 - 7_500), " 0 s ago"), // a clock that was put back
         ];
-        for (now, heading, value) in table {
+        for (now, value) in table {
             let got = printed(scenario, now.map(|at| Nanos(at * Nanos::SECOND.0)));
             let is_told =
-                got.contains(heading) && got.contains(value) && got.contains("\nshop/web ");
+                got.contains(" STARTED ") && got.contains(value) && got.contains("\nshop/web ");
             assert!(is_told, "{now:?}\n{got}");
         }
     }

@@ -139,9 +139,11 @@ fn moods(state: &State, view: &View, columns: usize) -> Line<'static> {
         let gap = if line.spans.is_empty() { "" } else { "   " };
         line.push_span(paint.text(Tone::Plain, format!("{gap}{resource} ")));
         line.push_span(paint.text((*mood).into(), word(*mood)));
-        if columns >= WIDE || *mood != Mood::Calm {
-            let figure = percent(shares(&view.snapshot.whole)[at]);
-            line.push_span(paint.text((*mood).into(), format!(" {figure} %")));
+        let share = shares(&view.snapshot.whole)[at];
+        // For a tick or two work waits of which the average does not know yet.
+        let is_known = *mood == Mood::Unknown || share.is_none_or(|share| Mood::of(share) == *mood);
+        if is_known && (columns >= WIDE || *mood != Mood::Calm) {
+            line.push_span(paint.text((*mood).into(), format!(" {} %", percent(share))));
             line.push_span(paint.text(Tone::Plain, since(state, at)));
         }
     }

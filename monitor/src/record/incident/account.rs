@@ -197,7 +197,7 @@ impl Account {
         };
         name_scopes(&mut named);
         if let Some((most, told)) = most_io.zip(movers::told(&named)) {
-            self.io = Some((most, told));
+            self.io = Some((most, told.text));
         }
         let scopes = &named.scopes;
         let pod_of = |scope: &Scope| match scope.place {
@@ -361,8 +361,8 @@ impl Account {
             (_, None, None) => "it saw no shortage of memory before the kill".into(),
         };
         let at = Moment { boot: kill.at, wall: at.wall.since(at.boot.since(kill.at)) };
-        let pid = kill.victim_pid;
-        self.kills.push(Score { at, victim, pid, limit, asked, foreseen, why });
+        let (pid, comm) = (kill.victim_pid, kill.victim_comm.clone());
+        self.kills.push(Score { at, victim, pid, comm, limit, asked, foreseen, why });
     }
 }
 

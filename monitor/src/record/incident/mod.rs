@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use isobar_core::model::capability::Capability;
 use isobar_core::model::sample::Moment;
+use isobar_core::model::stall::killed_process;
 use isobar_core::model::units::{Bytes, MilliCpu, Nanos, Percent};
 
 /// The wall clock may be set by so much, in nanoseconds, without that the boot is another one.
@@ -292,6 +293,9 @@ pub struct Score {
     pub at: Moment,
     pub victim: String,
     pub pid: u32,
+    /// The `comm` of the killed process; `None` where the kernel told its pid alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub comm: Option<String>,
     /// Whose own limit was reached, and how much that is; `None` if it was the node's memory, or that
     /// of all pods.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -303,6 +307,14 @@ pub struct Score {
     pub foreseen: Option<Nanos>,
     /// Why isobar did not prevent it.
     pub why: String,
+}
+
+impl Score {
+    /// See [`killed_process`].
+    #[must_use]
+    pub fn process(&self) -> String {
+        killed_process(self.pid, self.comm.as_deref())
+    }
 }
 
 /// The name of an incident: when it began (UTC), its kind, and who it is about, in characters that

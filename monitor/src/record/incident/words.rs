@@ -129,9 +129,10 @@ pub fn who_waited(waits: &[&Wait]) -> String {
     told.collect::<Vec<_>>().join(", ")
 }
 
-fn killed(Score { at, victim, pid, limit, foreseen, why, .. }: &Score) -> String {
-    let kill =
-        format!("At {} the kernel's OOM killer killed process {pid} of {victim}", hour(at.wall));
+fn killed(score: &Score) -> String {
+    let Score { at, victim, limit, foreseen, why, .. } = score;
+    let process = score.process();
+    let kill = format!("At {} the kernel's OOM killer killed {process} of {victim}", hour(at.wall));
     if limit.is_some() {
         let seen = foreseen.map(|before| format!("; a shortage was foreseen for {}", time(before)));
         return format!("{kill}: {why}{}.", seen.unwrap_or_default());

@@ -176,6 +176,7 @@ mod tests {
             at: Nanos(0),
             victim,
             victim_pid: 1,
+            victim_comm: None,
             limit: None,
             limit_known: false,
             trigger,

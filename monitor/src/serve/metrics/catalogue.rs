@@ -129,6 +129,14 @@ catalogue! {
     AGGRESSION_OTHER = Metric::counter("isobar_aggression_other_seconds_total", &[],
         "Time that tasks waited while another cgroup's task ran on their CPU, of all pairs without a series and of aggressors that are not known.");
 
+    // What the headline says.
+    HEADLINE_WAIT = Metric::gauge("isobar_headline_wait_seconds_per_second", &["resource", "kind", "aggressor", "victim"],
+        "The headline's figure of the victim that waits most: seconds per second that it lost to others (kind lost) or waited (waited), to the millisecond that the headline has.");
+    HEADLINE_MEMORY = Metric::gauge("isobar_headline_memory_bytes", &["kind", "aggressor"],
+        "The headline's figure of the memory that the aggressor took of what was lost (kind took), or holds (holds).");
+    HEADLINE_IO = Metric::gauge("isobar_headline_io_bytes_per_second", &["aggressor"],
+        "The headline's figure of what the aggressor reads from devices and writes to them.");
+
     // What is left, and what was judged.
     MEMORY_LEFT = Metric::gauge("isobar_memory_left_bytes", &["scope"],
         "Memory that can still be had.");

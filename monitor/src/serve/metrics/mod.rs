@@ -6,6 +6,7 @@ mod agent;
 pub mod catalogue;
 mod families;
 mod format;
+mod headline;
 mod judged;
 mod pods;
 mod pressure;
@@ -84,6 +85,7 @@ impl Collector for Metrics {
         let (view, totals): (&View, &Totals) = (&self.of.view, &self.of.totals);
         let families = &mut Families(encoder);
         pressure::write(families, view, totals)?;
+        headline::write(families, &view.headline_figures)?;
         judged::write(families, view, totals)?;
         relief::write(families, view, totals)?;
         pods::write(families, view, totals)?;

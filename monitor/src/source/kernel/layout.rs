@@ -12,6 +12,7 @@ type Ways = &'static [(&'static str, &'static str)];
 /// Globals that hold a member's offset. Offsets differ between kernels, and some names do.
 const MEMBERS: &[(&str, Ways)] = &[
     ("TASK_PID", &[("task_struct", "pid")]),
+    ("TASK_COMM", &[("task_struct", "comm")]),
     ("TASK_FLAGS", &[("task_struct", "flags")]),
     ("TASK_CGROUPS", &[("task_struct", "cgroups")]),
     ("TASK_LAST_QUEUED", &[("task_struct", "sched_info.last_queued")]),

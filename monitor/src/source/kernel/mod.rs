@@ -300,7 +300,8 @@ impl Kernel {
                 CREATED => drop(self.created.new.insert(event.cgroup)),
                 REMOVED => {
                     self.created.remove(event.cgroup);
-                    removed.push(ShortLived { id: CgroupId(event.cgroup), path: path(event) });
+                    let path = CgroupPath(text(event).into());
+                    removed.push(ShortLived { id: CgroupId(event.cgroup), path });
                 }
                 _ => {}
             }
@@ -380,14 +381,15 @@ fn oom_kill(event: &Event) -> Option<OomKill> {
         at: Nanos(event.at),
         victim: CgroupId(event.cgroup),
         victim_pid: event.pid,
+        victim_comm: Some(text(event)).filter(|comm| !comm.is_empty()),
         limit: (event.limit != 0).then_some(CgroupId(event.limit)),
         limit_known,
         trigger: CgroupId(event.trigger),
     })
 }
 
-/// The path that an event carries, as far as it fits.
-fn path(event: &Event) -> CgroupPath {
-    let text = event.path.split(|byte| *byte == 0).next().unwrap_or_default();
-    CgroupPath(String::from_utf8_lossy(text).as_ref().into())
+/// The text that an event carries, as far as it fits.
+fn text(event: &Event) -> String {
+    let text = event.text.split(|byte| *byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(text).into()
 }

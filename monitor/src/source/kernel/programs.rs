@@ -86,7 +86,8 @@ const STALL: &[&str] =
 const TARGET: &[&str] =
     &["TASK_CGROUPS", "CSS_SET_MEMORY", "CSS_CGROUP", "MEMCG_CSS_CGROUP", "CGROUP_KN", "KERNFS_ID"];
 const CGROUP: &[&str] = &["CGROUP_KN", "KERNFS_ID", "CGROUP_ROOT", "CGROUP_ROOT_HIERARCHY"];
-const OOM: &[&str] = &["TASK_PID", "TASK_CGROUPS", "CSS_SET_DFL_CGRP", "CGROUP_KN", "KERNFS_ID"];
+const OOM: &[&str] =
+    &["TASK_PID", "TASK_COMM", "TASK_CGROUPS", "CSS_SET_DFL_CGRP", "CGROUP_KN", "KERNFS_ID"];
 const OOM_LIMIT: &[&str] = &["OOM_MEMCG", "MEMCG_CSS_CGROUP", "CGROUP_KN", "KERNFS_ID"];
 
 /// Every program in the order of attaching. The program that closes an interval comes before the

@@ -259,8 +259,19 @@ pub enum KeyValue {
 pub struct Spared {
     /// The pod's name.
     pub name: String,
+    /// `metadata.namespace`; empty if not known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
     pub uid: String,
     pub why: SparedReason,
+}
+
+impl Spared {
+    /// As [`full_name`] has it.
+    #[must_use]
+    pub fn full_name(&self) -> String {
+        full_name(&self.namespace, &self.name, 0)
+    }
 }
 
 /// Why a pod may not be chosen.

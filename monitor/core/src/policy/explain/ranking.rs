@@ -85,7 +85,7 @@ fn never(spared: &Spared) -> String {
         SparedReason::WithinRequest => "Guaranteed, and within its request",
         SparedReason::OutsideLimit => "it lies outside the limit that is short",
     };
-    format!("never chosen: {}: {why}", spared.name)
+    format!("never chosen: {}: {why}", spared.full_name())
 }
 
 fn more(all: usize, told: usize, of_what: &str) -> Option<String> {

@@ -104,7 +104,12 @@ fn explain_a_verdict() {
             order: Order::Qos,
             candidates: vec![candidate("a", 0), candidate("b", 10)],
             n_candidates: 3,
-            spared: vec![Spared { name: "c".into(), uid: "c".into(), why: SparedReason::Critical }],
+            spared: vec![Spared {
+                name: "c".into(),
+                namespace: "shop".into(),
+                uid: "c".into(),
+                why: SparedReason::Critical,
+            }],
             n_spared: 1,
             outsiders: vec![Outsider {
                 path: CgroupPath("/system.slice".into()),

@@ -196,7 +196,8 @@ impl<'a> Field<'a> {
         let spared: Vec<_> = self.spared.iter().map(|(contender, _)| *contender).collect();
         let named = self.scale.sorted(&spared, head).map(|at| {
             let (contender, why) = self.spared[at];
-            Spared { name: contender.name.clone(), uid: contender.uid.clone(), why }
+            let (name, namespace) = (contender.name.clone(), contender.namespace.clone());
+            Spared { name, namespace, uid: contender.uid.clone(), why }
         });
         Ranking {
             signal: self.purpose.name().into(),

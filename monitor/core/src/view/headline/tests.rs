@@ -7,7 +7,7 @@ use crate::model::decision::{Hold, Loss, Met, Order, Ranking, Taker, Trigger};
 use crate::model::pod::Place;
 use crate::model::sample::{Moment, Resident, Runner};
 use crate::model::snapshot::{CpuWait, Waited};
-use crate::model::stall::OomKill;
+use crate::model::stall::{Coverage, OomKill};
 use crate::model::threshold::{PressureSignal, PressureThreshold};
 use crate::model::units::{MilliCpu, Percent};
 
@@ -63,7 +63,8 @@ fn headline_names_sufferer_and_aggressor() {
     let told = table.map(|(mood, ms, blames)| {
         let got =
             headline(&node(ms, blames), &[verdict(Resource::Cpu, mood)], &Decision::default(), &[]);
-        format!("{mood:?}, a waits {ms} ms, {blames:?}:\n  {got}\n")
+        let Told { text, figures } = got;
+        format!("{mood:?}, a waits {ms} ms, {blames:?}:\n  {text}\n  {figures:?}\n")
     });
     insta::assert_snapshot!(told.concat());
 }
@@ -89,15 +90,20 @@ fn headline_names_the_busiest_process_where_waits_are_not_measured() {
     ];
     for (runners, resource, want) in table {
         let snapshot = Snapshot { runners, ..Snapshot::default() };
-        assert_eq!(sufferer(&snapshot, resource), want);
+        assert_eq!(sufferer(&snapshot, resource), Told::plain(want));
         assert_eq!(root_name(&snapshot).contains("spin"), snapshot.runners == [runner(false)]);
     }
+    let covers = Coverage { waits: true, ..Coverage::default() };
+    let snapshot = Snapshot { covers, ..Snapshot::default() };
+    let told = [Resource::Cpu, Resource::Memory].map(|of| sufferer(&snapshot, of).text);
+    assert_eq!(told[0], "No wait of a pod or service was seen in the last tick.");
+    assert_eq!(told[1], format!("{unknown}."));
 }
 
 #[test]
 fn headline_says_that_pressure_eases() {
     let mut snapshot = node(10, &[(2, 3)]);
-    let is = |snapshot: &Snapshot| sufferer(snapshot, Resource::Cpu);
+    let is = |snapshot: &Snapshot| sufferer(snapshot, Resource::Cpu).text;
     assert!(is(&snapshot).starts_with("a.service waits most"), "{}", is(&snapshot));
     snapshot.interval = Nanos(2 * Nanos::SECOND.0);
     assert!(is(&snapshot).ends_with("waits for more than 5 ms per second."), "{}", is(&snapshot));
@@ -118,13 +124,13 @@ fn headline_ignores_waits_for_own_threads() {
         ..Blame::default()
     };
     snapshot.aggressions = vec![blame(3, 3, 1_500), blame(2, 3, 750), blame(3, 2, 750)];
-    let others = sufferer(&snapshot, Resource::Cpu);
+    let others = sufferer(&snapshot, Resource::Cpu).text;
 
     snapshot.scopes.remove(&CgroupId(2));
     let root = Some(CgroupPath::root());
     let by_root = Blame { aggressor_path: root, ..blame(3, 99, 750) };
     snapshot.aggressions = vec![blame(3, 3, 1_500), by_root];
-    let root = sufferer(&snapshot, Resource::Cpu);
+    let root = sufferer(&snapshot, Resource::Cpu).text;
     insta::assert_snapshot!(format!("{others}\n{root}"));
 }
 
@@ -143,7 +149,7 @@ fn headline_names_to_whom_it_lost_most() {
         ..Blame::default()
     };
     snapshot.aggressions = vec![blame(3, 480), blame(4, 420)];
-    let told = sufferer(&snapshot, Resource::Cpu);
+    let told = sufferer(&snapshot, Resource::Cpu).text;
     assert!(told.ends_with("mostly while c.service ran."), "{told}");
 }
 
@@ -173,7 +179,7 @@ fn headline_names_no_aggressor_of_two_that_hurt_each_other() {
             ..Blame::default()
         };
         snapshot.aggressions = vec![pair(2, 3, b), pair(3, 2, a)];
-        assert_eq!(sufferer(&snapshot, Resource::Cpu), want, "{a} {b}");
+        assert_eq!(sufferer(&snapshot, Resource::Cpu).text, want, "{a} {b}");
     }
 }
 
@@ -206,7 +212,7 @@ fn headline_is_about_the_worst_resources() {
             let name = ConditionName { scope: ScopeName::System, resource };
             Condition::unmeasured(name, Status::True)
         }));
-        let got = headline(&Snapshot::default(), &verdicts, &decision, &[]);
+        let got = headline(&Snapshot::default(), &verdicts, &decision, &[]).text;
         assert!(got.starts_with(want), "{cpu:?} {memory:?} {io:?}: {got}");
     }
 }
@@ -224,6 +230,7 @@ fn headline_tells_an_oom_kill_for_a_minute() {
             at: at.boot,
             victim: CgroupId(2),
             victim_pid: 7,
+            victim_comm: Some("java".into()),
             limit: limit.map(CgroupId),
             limit_known,
             trigger: CgroupId(2),
@@ -231,7 +238,7 @@ fn headline_tells_an_oom_kill_for_a_minute() {
         OomRecord::of(&kill, at, None, |_| None)
     };
     let mut gone = kill(3, None, true);
-    gone.kill.victim = CgroupId(77);
+    (gone.kill.victim, gone.kill.victim_comm) = (CgroupId(77), None);
     #[rustfmt::skip]
     let table = [
         vec![kill(3, Some(2), true)],
@@ -242,7 +249,8 @@ fn headline_tells_an_oom_kill_for_a_minute() {
         vec![kill(0, Some(2), true), kill(59, Some(2), true), kill(61, Some(2), true)],
         vec![kill(61, Some(2), true)],
     ];
-    let told = table.map(|kills| headline(&snapshot, &[], &Decision::default(), &kills) + "\n");
+    let told =
+        table.map(|kills| headline(&snapshot, &[], &Decision::default(), &kills).text + "\n");
     insta::assert_snapshot!(told.concat());
 }
 
@@ -270,7 +278,7 @@ fn headline_blames_nobody_for_memory_that_comes_back() {
         decision.relief.held = held;
         decision.ranking = Some(ranking(loss));
         let [got, both] = [Mood::Calm, Mood::Pressed].map(|cpu| {
-            headline(&Snapshot::default(), &[verdict(Resource::Cpu, cpu)], &decision, &[])
+            headline(&Snapshot::default(), &[verdict(Resource::Cpu, cpu)], &decision, &[]).text
         });
         assert!(got.starts_with("Short of memory") && got.ends_with(want), "{got}");
         assert_eq!(both, format!("{got} CPU pressure is high, too."));
@@ -323,11 +331,13 @@ fn headline_names_the_process_that_took_memory() {
             let snapshot = Snapshot { runners, ..node(0, &[]) };
             let loss = Loss { unattributed: Bytes(mib << 20), takers: Vec::new(), ..loss.clone() };
             let decision = Decision { ranking: Some(ranking(loss)), ..Decision::default() };
-            let got = headline(&snapshot, &[], &decision, &[]);
+            let got = headline(&snapshot, &[], &decision, &[]).text;
             assert!(got.ends_with(want), "{mib}: {got}");
         }
         let decision = Decision { ranking: Some(ranking(loss)), ..Decision::default() };
-        let got = headline(&snapshot, &[], &decision, &[]);
+        let Told { text: got, figures } = headline(&snapshot, &[], &decision, &[]);
+        let took = Figure::Took { aggressor: "a".into(), bytes: taken };
+        assert_eq!(figures, path.map(|_| took).into_iter().collect::<Vec<_>>(), "{path:?}");
         assert!(got.starts_with("Short of memory") && got.ends_with(want), "{path:?}: {got}");
     }
 }
@@ -372,7 +382,7 @@ fn headline_tells_a_threshold_that_is_met_before_anybody_is_ranked() {
         decision.assessment.met =
             vec![Met { threshold, since, is_due: false, measured, missing: None }];
         let verdicts = [verdict(Resource::Cpu, cpu), verdict(Resource::Memory, memory)];
-        let got = headline(&node(10, &[]), &verdicts, &decision, &[]);
+        let got = headline(&node(10, &[]), &verdicts, &decision, &[]).text;
         assert!(got.starts_with(&want), "{cpu:?} {memory:?}: {got}");
     }
 }

@@ -87,9 +87,7 @@ fn sufferers(incident: &Incident, story: &Story) -> Vec<String> {
     let mut all: Vec<_> = incident
         .kills
         .iter()
-        .map(|kill| {
-            format!("{}: the kernel's OOM killer killed process {}.", kill.victim, kill.pid)
-        })
+        .map(|kill| format!("{}: the kernel's OOM killer killed {}.", kill.victim, kill.process()))
         .take(SHOWN)
         .collect();
     let waits = telling_waits(incident, story);

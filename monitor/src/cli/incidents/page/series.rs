@@ -16,7 +16,7 @@ use isobar_core::model::snapshot::{Snapshot, working_set};
 use isobar_core::model::threshold::{Amount, Signal};
 use isobar_core::model::units::{Bytes, Nanos};
 use isobar_core::policy::engine::Engine;
-use isobar_core::view::pods::name_scopes;
+use isobar_core::view::pods::{name_scopes, name_spared};
 use isobar_core::view::waiting::{Level, short_name, waiting_most};
 
 use super::figure::{Axis, Chart, Keep, Line, Unit, growth, put};
@@ -79,6 +79,7 @@ pub(super) fn story(mut replay: Replay, incident: &Incident) -> Result<Story> {
     let mut all = Collector::new(axis);
     while let Some(mut step) = replay.step_before(Nanos(u64::MAX))? {
         name_scopes(&mut step.snapshot);
+        name_spared(&mut step.decision, &step.snapshot);
         let settings = replay.engine().map(Engine::settings);
         all.tick(&step.snapshot, &step.decision, settings);
         all.decided(step.decision);

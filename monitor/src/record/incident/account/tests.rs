@@ -76,6 +76,7 @@ fn kill_of_who_was_marked_is_what_the_mark_is_for() {
             at: Nanos(7),
             victim: CgroupId(3),
             victim_pid: 7,
+            victim_comm: None,
             limit: None,
             limit_known: true,
             trigger: CgroupId(3),

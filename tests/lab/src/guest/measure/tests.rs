@@ -95,6 +95,7 @@ fn kill(pid: u32) -> OomRecord {
             at: Nanos(u64::from(pid)),
             victim: CgroupId(5),
             victim_pid: pid,
+            victim_comm: None,
             limit: Some(CgroupId(5)),
             limit_known: true,
             trigger: CgroupId(5),

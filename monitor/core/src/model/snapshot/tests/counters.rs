@@ -17,6 +17,7 @@ fn between_first_sample() {
         at: ms(1),
         victim: POD,
         victim_pid: 3,
+        victim_comm: None,
         limit: None,
         limit_known: true,
         trigger: POD,

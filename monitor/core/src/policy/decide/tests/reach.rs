@@ -94,7 +94,15 @@ fn hear_prolongs_the_deadline_by_unseen_time() {
 /// The kernel has killed in `victim` since the sample before, at the limit of `limit`.
 fn kill(node: &mut Node, at: Nanos, victim: u64, limit: Option<u64>) {
     let (victim, limit) = (CgroupId(victim), limit.map(CgroupId));
-    let kill = OomKill { at, victim, victim_pid: 7, limit, limit_known: true, trigger: victim };
+    let kill = OomKill {
+        at,
+        victim,
+        victim_pid: 7,
+        victim_comm: None,
+        limit,
+        limit_known: true,
+        trigger: victim,
+    };
     node.sample.kernel = Some(KernelStalls { oom_kills: vec![kill], ..KernelStalls::default() });
 }
 
