@@ -18,13 +18,15 @@ use isobar_core::model::sample::{Gap, Sample};
 use isobar_core::model::settings::Settings;
 use isobar_core::model::units::Nanos;
 use isobar_core::model::workload::by_cgroup_uid;
-use isobar_core::policy::assess::nearly::are_disks_short;
+use isobar_core::policy::assess::nearly::{Nearness, nearness_of_disks};
 
 /// Entries of all pods, and of each, in one walk: at 2 % of a core a minute or two.
 const ENTRIES: u64 = 500_000;
 const ENTRIES_OF_POD: u64 = 100_000;
-/// Between two walks.
+/// Between two walks, while a disk is nearly short.
 const REST: Nanos = Nanos(60 * Nanos::SECOND.0);
+/// The same while it is short: a victim is chosen by what was read since.
+const SHORT_REST: Nanos = Nanos(10 * Nanos::SECOND.0);
 /// The least of a thread's claims on CPUs.
 const NICE: i32 = 19;
 
@@ -49,10 +51,11 @@ struct Thread {
 impl DiskWalks {
     /// Has pods' disks walked if no kubelet tells of them and a disk is nearly short. Never waits.
     pub(super) fn look(&mut self, sample: &Sample, settings: &Settings, has_kubelet: bool) {
-        if has_kubelet || !are_disks_short(&settings.eviction, sample) {
+        let nearness = nearness_of_disks(&settings.eviction, sample).filter(|_| !has_kubelet);
+        let Some(nearness) = nearness else {
             (self.known, self.failed) = (None, None);
             return;
-        }
+        };
         let thread = match &mut self.thread {
             Some(thread) => thread,
             none => match Thread::begin() {
@@ -72,7 +75,8 @@ impl DiskWalks {
                 return;
             }
         }
-        let has_rested = thread.walked.is_none_or(|walked| now.since(walked) >= REST);
+        let rest = if nearness == Nearness::Short { SHORT_REST } else { REST };
+        let has_rested = thread.walked.is_none_or(|walked| now.since(walked) >= rest);
         if has_rested && !thread.is_walking {
             let places = Places::of_kubelet(Path::new(&settings.node.kubelet_root));
             thread.is_walking = thread.orders.try_send((places, wanted(sample))).is_ok();

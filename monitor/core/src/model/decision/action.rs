@@ -265,7 +265,8 @@ pub enum Hold {
         /// Who took most of it; empty if it was the kernel, or cannot be told.
         taker: String,
     },
-    /// Disk space, inodes or pids are short, and of no candidate it is known how much it has.
+    /// Disk space, inodes or pids are short, and it is not known how much any candidate has; of a disk,
+    /// not since it ran short or the last victim was chosen.
     UseUnknown,
     /// Nobody may be chosen.
     NobodyLeft,

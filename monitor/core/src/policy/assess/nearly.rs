@@ -13,18 +13,28 @@ const AHEAD: u64 = 10;
 /// The same of memory, which is lost within seconds, and the kubelet evicts at once.
 const AHEAD_OF_MEMORY: u64 = 20;
 
-/// True if a threshold on disk space or inodes is met, or nearly.
+/// How near a disk is to its threshold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Nearness {
+    Near,
+    /// The threshold is met.
+    Short,
+}
+
+/// The nearest of the thresholds on disk space and inodes; `None` if none is near.
 #[must_use]
-pub fn are_disks_short(settings: &Eviction, sample: &Sample) -> bool {
+pub fn nearness_of_disks(settings: &Eviction, sample: &Sample) -> Option<Nearness> {
     let is_disk = |threshold: &&Threshold| {
         matches!(threshold.signal.resource(), Resource::Storage | Resource::Inodes)
     };
-    settings.thresholds.iter().filter(is_disk).any(|threshold| {
-        observe(threshold.signal, sample, None).is_ok_and(|seen| {
-            let line = threshold.value.of(seen.capacity);
-            seen.available <= line.saturating_add(seen.capacity / AHEAD)
-        })
-    })
+    let each = settings.thresholds.iter().filter(is_disk).filter_map(|threshold| {
+        let seen = observe(threshold.signal, sample, None).ok()?;
+        let line = threshold.value.of(seen.capacity);
+        let is_near = seen.available <= line.saturating_add(seen.capacity / AHEAD);
+        let nearness = if seen.available < line { Nearness::Short } else { Nearness::Near };
+        is_near.then_some(nearness)
+    });
+    each.max()
 }
 
 /// True if a threshold of the kubelet's is met, or one on memory nearly. Disks are often nearly full
@@ -52,7 +62,8 @@ mod tests {
     use crate::model::units::{Bytes, Nanos};
 
     #[test]
-    fn are_disks_short_within_a_tenth_of_the_threshold() {
+    fn disks_are_near_within_a_tenth_of_the_threshold() {
+        use Nearness::{Near, Short};
         use Signal::{ImagefsAvailable, MemoryAvailable, NodefsAvailable, NodefsInodesFree};
         let threshold = |signal, n: u64| Threshold {
             signal,
@@ -63,14 +74,15 @@ mod tests {
         #[rustfmt::skip]
         let table = [
             // signal and amount, bytes and inodes left on a nodefs with 1,000 of each, near
-            (Some((NodefsAvailable,  125)), 226, 999, false),
-            (Some((NodefsAvailable,  125)), 225, 999, true),
-            (Some((NodefsAvailable,  125)),   5, 999, true),
-            (Some((NodefsInodesFree, 125)),   5, 999, false),
-            (Some((NodefsInodesFree, 125)), 999, 225, true),
-            (Some((ImagefsAvailable, 125)),   5,   5, false), // there is none
-            (Some((MemoryAvailable,  500)),   5,   5, false),
-            (None,                             0,   0, false), // nothing would be done about it
+            (Some((NodefsAvailable,  125)), 226, 999, None),
+            (Some((NodefsAvailable,  125)), 225, 999, Some(Near)),
+            (Some((NodefsAvailable,  125)), 125, 999, Some(Near)),
+            (Some((NodefsAvailable,  125)), 124, 999, Some(Short)),
+            (Some((NodefsInodesFree, 125)),   5, 999, None),
+            (Some((NodefsInodesFree, 125)), 999, 225, Some(Near)),
+            (Some((ImagefsAvailable, 125)),   5,   5, None), // there is none
+            (Some((MemoryAvailable,  500)),   5,   5, None),
+            (None,                             0,   0, None), // nothing would be done about it
         ];
         for (row, bytes, inodes, want) in table {
             let thresholds = row.map(|(signal, n)| threshold(signal, n));
@@ -84,7 +96,7 @@ mod tests {
                 inodes: 1_000,
                 ..Filesystem::default()
             });
-            assert_eq!(are_disks_short(&settings, &sample), want, "{row:?} {bytes} {inodes}");
+            assert_eq!(nearness_of_disks(&settings, &sample), want, "{row:?} {bytes} {inodes}");
         }
     }
 

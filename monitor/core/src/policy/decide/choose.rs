@@ -32,7 +32,8 @@ pub(super) fn choose(
         relief.held = Some(Hold::HarmUnknown);
         return;
     }
-    if question.field.is_some_and(Field::is_use_unknown) {
+    let is_unknown = question.field.is_some_and(Field::is_use_unknown);
+    if is_unknown || is_use_outdated(question, standing, &first) {
         relief.held = Some(Hold::UseUnknown);
         return;
     }
@@ -75,6 +76,16 @@ pub(super) fn choose(
         false => format!("no step is left for the first {n} candidates; {name} stays"),
     };
     standing.hold_back(HeldBack::NothingHelps, Hold::NothingHelps, text, relief);
+}
+
+/// Whether, in the order `cause`, what pods have on a disk was read before it ran short or before the
+/// last victim was chosen.
+fn is_use_outdated(question: &Question<'_>, standing: &ReliefStanding, first: &Met) -> bool {
+    let is_disk = matches!(first.threshold.resource(), Resource::Storage | Resource::Inodes);
+    let is_by_cause = question.ranking.is_some_and(|ranking| ranking.order == Order::Cause);
+    let read = question.sample.pod_disks.as_ref().map(|disks| disks.at);
+    let chosen = standing.victims.last().map(|(at, _)| *at);
+    is_disk && is_by_cause && read < Some(first.since).max(chosen)
 }
 
 /// Those after the head of the ranking who do enough harm and on whom nothing was tried yet: a hog

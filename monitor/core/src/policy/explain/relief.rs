@@ -249,7 +249,9 @@ pub fn held(hold: &Hold, now: Nanos) -> String {
         Hold::TakenByOther { taker } => {
             format!("no candidate took what is short: {taker} did")
         }
-        Hold::UseUnknown => "how much each candidate has of what is short is not known".into(),
+        Hold::UseUnknown => {
+            "how much each candidate has of what is short is not known, or not anew".into()
+        }
         Hold::NobodyLeft => "there is no candidate".into(),
         Hold::BelowHarmBudget => "no candidate makes others wait for long enough".into(),
         Hold::HarmedByOther { by } => {
