@@ -9,7 +9,7 @@ use crate::model::sample::Sample;
 use crate::model::settings::Settings;
 use crate::model::snapshot::{Averages, Snapshot};
 use crate::model::threshold::{PressureSignal, Resource};
-use crate::model::units::Nanos;
+use crate::model::units::{Nanos, scale};
 use crate::model::unsampled::unsampled;
 use crate::policy::assess::conditions::ConditionStanding;
 use crate::policy::assess::growth::{self, Limited};
@@ -175,7 +175,7 @@ impl Engine {
         let relieved = assessment.first.or(foretold);
         let purpose = relieved.map(|met| Purpose::of(&met.threshold));
         let shortfall = Shortfall {
-            missing: relieved.and_then(|met| met.missing).unwrap_or(0),
+            missing: relieved.map(|met| missing(&met, sample.at.boot)).unwrap_or_default(),
             is_thrashing: relieved
                 .is_some_and(|met| growth::is_thrashing(&met, &assessment.outlooks)),
         };
@@ -219,6 +219,17 @@ impl Engine {
         standing.before = Some(sample);
         let decision = Decision { tick, at, generation, assessment, ranking, relief };
         Step { snapshot, decision, kubepods, next_targets }
+    }
+}
+
+/// How much more must be left; of disks and pids, how much in ten seconds if it goes on as since it ran
+/// short: little is missing at first, however fast it goes.
+fn missing(met: &Met, now: Nanos) -> u64 {
+    let missing = met.missing.unwrap_or(0);
+    let since = now.since(met.since).max(Nanos::SECOND);
+    match met.threshold.resource() {
+        Resource::Memory => missing,
+        _ => missing.saturating_add(scale(missing, 10 * Nanos::SECOND.0, since.0)),
     }
 }
 

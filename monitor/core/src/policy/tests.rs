@@ -2,6 +2,7 @@
 //! who died and whether he had caused it. The rules are in docs/policy.md, "Who pays for memory".
 
 mod cache;
+mod disks;
 mod family;
 mod marks;
 mod node;

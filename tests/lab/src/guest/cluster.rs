@@ -101,12 +101,15 @@ fn kubeconfig(url: &str, is_full: bool) -> String {
     .to_string()
 }
 
+/// Where pods have their volumes, in scenarios whose kubeletRoot is the disk.
+const PODS: &str = "/disk/pods";
+
 fn name_of(pod: &Value) -> String {
     pod["metadata"]["name"].as_str().unwrap_or_default().to_owned()
 }
 
 /// Ends the containers of pods that are told to end once their grace is over, as a kubelet does with
-/// processes that ignore SIGTERM, and confirms that they are gone.
+/// processes that ignore SIGTERM, deletes their volumes, and confirms that they are gone.
 fn end_pods(stub: &Stub, mut containers: Vec<(String, PathBuf)>, is_over: &AtomicBool) {
     let mut told: Vec<(String, Since)> = Vec::new();
     while !is_over.load(Ordering::Relaxed) {
@@ -125,6 +128,9 @@ fn end_pods(stub: &Stub, mut containers: Vec<(String, PathBuf)>, is_over: &Atomi
             let at = containers.iter().position(|(one, _)| *one == name);
             if let Some(at) = at.filter(|_| is_due) {
                 kill_all(&containers.swap_remove(at).1);
+                let uid = metadata["uid"].as_str().unwrap_or_default();
+                // Fails only where the scenario gives it no volumes on the disk.
+                let _ = fs::remove_dir_all(Path::new(PODS).join(uid));
                 stub.confirm("scenario", &name);
             }
         }

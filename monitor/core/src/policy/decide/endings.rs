@@ -22,7 +22,7 @@ use crate::model::workload::{Pod, by_cgroup_uid};
 const SETTLE: Nanos = Nanos(5 * Nanos::SECOND.0);
 /// The same of its files. Source: kubelet `pkg/kubelet/eviction/eviction_manager.go`,
 /// `podCleanupTimeout`: the kubelet itself waits so long before it looks for another victim.
-const CLEANED_UP: Nanos = Nanos(30 * Nanos::SECOND.0);
+pub(super) const CLEANED_UP: Nanos = Nanos(30 * Nanos::SECOND.0);
 /// No shortage waits longer for a pod's grace: that of `evict`, by default.
 const LONGEST: Nanos = Nanos(30 * Nanos::SECOND.0);
 /// What has to come back where it is not known how much is missing.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::effects::Effects;
-use super::endings::Endings;
+use super::endings::{CLEANED_UP, Endings};
 use super::kept::{Kept, Tried};
 use super::kernel_kills::KernelKills;
 use super::pending::{Pending, held, is_mostly_freed, is_unread_at};
@@ -293,11 +293,15 @@ impl ReliefStanding {
     /// Until when nothing new is begun against this, after a victim's memory has come back.
     pub(super) fn rests_until(&self, relief: &Relief, first: &Met) -> Nanos {
         let rest = match Kind::of(first) {
-            Kind::MemoryEmergency => EMERGENCY_REST,
+            Kind::MemoryEmergency => EMERGENCY_REST.min(relief.cool_down),
+            Kind::Storage => CLEANED_UP,
             _ if first.threshold.is_average() => relief.cool_down,
-            _ => READ_ANEW,
+            _ => READ_ANEW.min(relief.cool_down),
         };
-        self.cool_until.since(relief.cool_down.since(rest.min(relief.cool_down)))
+        match self.cool_until {
+            Nanos(0) => Nanos(0),
+            until => until.since(relief.cool_down).plus(rest),
+        }
     }
 
     /// True if this target's work was ended before, and has not begun to hold memory again: nothing
