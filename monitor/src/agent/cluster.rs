@@ -128,12 +128,11 @@ impl Cluster {
         let over = self.add_up(sample);
         over.iter().for_each(|text| tracing::warn!("{text}"));
         if publish.events {
-            let over = over.into_iter().map(|message| Event {
-                reason: "NodeOvercommitted".into(),
-                message,
-                is_warning: true,
-            });
-            over.for_each(|event| self.api.note(change(&event, decision.at.wall)));
+            for message in over {
+                let (reason, is_warning) = ("NodeOvercommitted".into(), true);
+                let event = Event { reason, message, is_warning };
+                self.api.note(change(&event, decision.at.wall));
+            }
             self.notes(seen).into_iter().for_each(|note| self.api.note(note));
         }
     }
