@@ -15,7 +15,7 @@ use crate::model::units::{Bytes, Nanos};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Order {
-    /// Who took what is short. For memory; for all else as `Qos`.
+    /// Who took what is short, or makes others wait for it. Where that is not measured, as `Qos`.
     #[default]
     Cause,
     /// Class of service, priority, harm to others, excess, youngest.
