@@ -1,5 +1,5 @@
-//! What each party has taken of the memory that a scope lost, and of pids. A party is a pod, a
-//! workload, or a cgroup outside pods without children.
+//! What each party has taken of the memory that a scope lost, of pids and of disks. A party is a pod,
+//! a workload, or a cgroup outside pods without children.
 //! In: each sample. Out: a [`Loss`] for a scope, and how fast each party grows.
 //!
 //! Of memory what cannot be dropped counts: anonymous memory, shared memory, pages that are locked, the
@@ -7,6 +7,7 @@
 //! it.
 
 mod figures;
+mod fills;
 mod lost;
 mod room;
 mod written;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use self::figures::Holding;
 pub(crate) use self::figures::{Counts, cache, freed_by_end, held, locked};
+use self::fills::Fills;
 pub(crate) use self::lost::Lost;
 use self::room::Rooms;
 use self::written::Written;
@@ -25,6 +27,7 @@ use crate::model::condition::ScopeName;
 use crate::model::node::Meminfo;
 use crate::model::sample::{GapReason, Sample};
 use crate::model::snapshot::{Scope, Snapshot};
+use crate::model::threshold::{Resource, Signal};
 use crate::model::units::{Bytes, Nanos};
 use crate::policy::scope;
 use crate::policy::workload::Parties;
@@ -49,6 +52,8 @@ const SPACING: [(Nanos, Nanos); 4] = [
 ];
 /// A party is a taker if it took this part of what the largest one took.
 pub(crate) const OF_LARGEST: u64 = 4;
+/// And this much, in bytes.
+const LEAST: u64 = 1 << 20;
 /// The last two seconds count more than the eight before: growth that slows ends soon.
 const RECENT: Nanos = Nanos(2 * Nanos::SECOND.0);
 
@@ -60,6 +65,7 @@ pub struct TakerStanding {
     /// By the party's cgroup. The last reading belongs to the last slot; one that is younger than
     /// the first slot has fewer.
     parties: BTreeMap<CgroupId, VecDeque<Holding>>,
+    fills: Fills,
 }
 
 /// When readings were taken, and what the node had in use.
@@ -82,6 +88,7 @@ impl TakerStanding {
         if self.slots.back().is_some_and(|last| last.at >= now) {
             *self = Self::default();
         }
+        self.fills.update(sample);
         let n = self.slots.len();
         let is_dense = n >= 2 && now.since(self.slots[n - 2].at) < SPACING[0].1;
         if is_dense {
@@ -235,6 +242,11 @@ impl TakerStanding {
         Some(Lost { lasting, ..lately })
     }
 
+    /// What a disk lost, and which pods took it; `None` if that is not known.
+    pub(crate) fn filled(&self, signal: Signal, snapshot: &Snapshot) -> Option<Lost> {
+        self.fills.lost(signal, snapshot)
+    }
+
     /// How fast a party grows, in bytes a second; negative if it shrinks.
     pub(crate) fn rate(&self, id: CgroupId) -> Option<i64> {
         let readings = self.parties.get(&id)?;
@@ -257,8 +269,13 @@ impl TakerStanding {
 }
 
 /// From how much on a party is a cause where the largest taker took `largest`: a quarter of that.
-pub(crate) fn taker_from(largest: u64, counts: Counts) -> u64 {
-    counts.least().max(largest / OF_LARGEST)
+pub(crate) fn taker_from(largest: u64, resource: Resource) -> u64 {
+    let least = match resource {
+        Resource::Pids => 8,
+        Resource::Inodes => 100,
+        _ => LEAST,
+    };
+    least.max(largest / OF_LARGEST)
 }
 
 /// Growth per second over the last ten seconds of readings, newest first; `None` before there are

@@ -37,12 +37,13 @@ pub(super) fn choose(
         relief.held = Some(Hold::UseUnknown);
         return;
     }
-    let by_threads = question.field.filter(|field| field.is_by_threads());
-    let takers = by_threads.map(|field| field.takers(EXAMINED));
+    let by_use = question.field.filter(|field| field.is_by_use());
+    let takers = by_use.map(|field| field.takers(EXAMINED));
     let head = takers.as_deref().unwrap_or(head);
-    if let (Some(field), true) = (by_threads, head.is_empty()) {
+    if let (Some(field), true) = (by_use, head.is_empty()) {
         let taker = field.largest_taker().map(Taker::full_name).unwrap_or_default();
-        let text = format!("no candidate is a cause of {name}: {taker} started most threads");
+        let most = if taker.is_empty() { "a program outside pods" } else { &taker };
+        let text = format!("no candidate is a cause of {name}: {most} took most");
         let hold = Hold::TakenByOther { taker };
         return standing.hold_back(HeldBack::NoCause, hold, text, relief);
     }

@@ -244,7 +244,9 @@ pub fn held(hold: &Hold, now: Nanos) -> String {
             "who took the memory that is short is known after ten seconds of watching".into()
         }
         Hold::TakenByOther { taker } if taker.is_empty() => {
-            "no candidate took what is short: the kernel did, or it is not known".into()
+            "no candidate took what is short: the kernel or a program outside pods did, or it is not \
+             known"
+                .into()
         }
         Hold::TakenByOther { taker } => {
             format!("no candidate took what is short: {taker} did")

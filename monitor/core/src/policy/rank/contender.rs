@@ -55,7 +55,8 @@ pub struct Contender {
     pub usage: Option<Quantity>,
     /// `None` if not measured.
     pub harm: Option<Harm>,
-    /// What it took of the memory that was lost, in bytes, or of pids, in threads; `None` if unknown.
+    /// What it took of the memory or the disk that was lost, in bytes, or of pids or inodes, as a number;
+    /// `None` if unknown.
     pub taken: Option<u64>,
     /// What its share of all that was taken all along would be of that; `None` if unknown.
     pub lasting: Option<u64>,

@@ -11,7 +11,7 @@ use crate::model::pod::QosClass;
 use crate::model::quantity::Quantity;
 use crate::model::threshold::Resource;
 use crate::model::units::Bytes;
-use crate::policy::takers::{Counts, taker_from};
+use crate::policy::takers::taker_from;
 
 /// Pods that are evicted together.
 #[derive(Debug)]
@@ -59,8 +59,8 @@ fn by_taken<'a>(kin: &[Kin<'a>], scale: Scale) -> [Vec<&'a Contender>; 2] {
     let pods = kin.iter().map(|kin| kin.pod);
     let took = |pod: &&Contender| pod.taken.unwrap_or_default();
     let largest = pods.clone().map(|pod| took(&pod)).max().unwrap_or_default();
-    let (takers, others) =
-        pods.partition(|pod| scale.is_by_cause() && took(pod) >= taker_from(largest, Counts::Held));
+    let (takers, others) = pods
+        .partition(|pod| scale.is_by_cause() && took(pod) >= taker_from(largest, Resource::Memory));
     [takers, others]
 }
 

@@ -204,10 +204,10 @@ impl Scale {
             .collect()
     }
 
-    /// What was taken, in bytes or threads.
+    /// What was taken, in bytes, inodes or threads.
     fn amount(self, taken: Option<u64>) -> KeyValue {
         match self.resource {
-            Resource::Pids => number(taken),
+            Resource::Pids | Resource::Inodes => number(taken),
             _ => taken.map_or(KeyValue::Unknown, |n| KeyValue::Quantity(Quantity::bytes(n))),
         }
     }

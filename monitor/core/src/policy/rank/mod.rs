@@ -90,21 +90,28 @@ impl<'a> Pool<'a> {
     pub fn of_node(node: Node<'a>, purpose: Purpose, shortfall: Shortfall) -> Self {
         let Node { sample, snapshot, harm, takers, settings } = node;
         let rules = &settings.ranking;
-        let counts = match purpose.resource() {
-            Resource::Memory => Some(shortfall.counts()),
-            Resource::Pids => Some(Counts::Threads),
-            _ => None,
+        let resource = purpose.resource();
+        let counts = match resource {
+            Resource::Pids => Counts::Threads,
+            _ => shortfall.counts(),
         };
-        let is_memory = purpose.resource() == Resource::Memory;
-        let loss = |counts| takers.loss(purpose.scope(), counts, sample, snapshot);
-        // Where no party took threads lately, how many each has is compared.
-        let lost = counts.and_then(loss).filter(|lost| is_memory || lost.is_established);
-        let counts = counts.unwrap_or(Counts::Held);
+        let lost = match resource {
+            Resource::Memory | Resource::Pids => {
+                takers.loss(purpose.scope(), counts, sample, snapshot)
+            }
+            Resource::Storage | Resource::Inodes => {
+                purpose.signal().and_then(|signal| takers.filled(signal, snapshot))
+            }
+            Resource::Cpu | Resource::Io => None,
+        };
+        let is_memory = resource == Resource::Memory;
+        // Where no party took of the disk or the pids lately, how much each has is compared.
+        let lost = lost.filter(|lost| is_memory || lost.is_established);
         let protected = Protected::of(settings, sample, snapshot);
         let contenders = contenders::of_node(node, purpose, (lost.as_ref(), counts), &protected);
         let outsiders = contenders::outsiders(harm, purpose, &contenders);
         let (contenders, need) = match &lost {
-            Some(lost) => need::causes(contenders, (shortfall, counts), lost, snapshot),
+            Some(lost) => need::causes(contenders, (shortfall, resource), lost, snapshot),
             None if is_memory => (contenders, Need::of_none(shortfall)),
             None => (contenders, Need { shortfall, ..Need::default() }),
         };
@@ -211,10 +218,10 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Whether candidates are compared by the threads that they took.
+    /// Whether candidates are compared by what they took of a disk or of pids.
     #[must_use]
-    pub fn is_by_threads(&self) -> bool {
-        self.scale.resource == Resource::Pids && matches!(self.scale.cause, Some(By::Taken(_)))
+    pub fn is_by_use(&self) -> bool {
+        self.scale.resource != Resource::Memory && matches!(self.scale.cause, Some(By::Taken(_)))
     }
 
     /// In the order `cause`, of no candidate it is known how much it has of the disk or the pids.

@@ -7,6 +7,7 @@ use super::contender::Contender;
 use crate::model::cgroup::CgroupId;
 use crate::model::pod::Place;
 use crate::model::snapshot::Snapshot;
+use crate::model::threshold::Resource;
 use crate::model::units::{Nanos, scale};
 use crate::policy::takers::{self, Counts, Lost};
 
@@ -66,7 +67,7 @@ impl Shortfall {
 /// contender a cause, one that holds what was promised does; only where none does, all growth.
 pub(super) fn causes(
     contenders: Vec<Contender>,
-    (shortfall, counts): (Shortfall, Counts),
+    (shortfall, resource): (Shortfall, Resource),
     lost: &Lost,
     snapshot: &Snapshot,
 ) -> (Vec<Contender>, Need) {
@@ -87,7 +88,7 @@ pub(super) fn causes(
     };
     let from = |largest: Option<u64>| {
         let largest = largest.unwrap_or_default().max(outside);
-        takers::taker_from(largest, counts).max(shortfall.real_part())
+        takers::taker_from(largest, resource).max(shortfall.real_part())
     };
     let above: Vec<Option<u64>> = contenders.iter().map(taken_above_request).collect();
     let least = lost.lost / OF_LOST;
@@ -140,6 +141,6 @@ impl Need {
 
     pub(super) fn taker_from(contenders: &[Contender]) -> u64 {
         let largest = contenders.iter().filter_map(|one| one.taken).max();
-        takers::taker_from(largest.unwrap_or_default(), Counts::Held)
+        takers::taker_from(largest.unwrap_or_default(), Resource::Memory)
     }
 }

@@ -31,7 +31,7 @@ pub(super) struct Scale {
 /// A candidate from which figure on is a cause of the shortage.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum By {
-    /// It took memory, or threads.
+    /// It took memory, threads, or of a disk.
     Taken(u64),
     /// It holds what others were promised, and its end frees that.
     Holds(Promised),
@@ -84,13 +84,12 @@ impl Scale {
             Some(promised) => By::Holds(promised),
             None => By::Taken(need.taker_from.unwrap_or_else(|| Need::taker_from(contenders))),
         };
-        let by_threads = || need.taker_from.map(By::Taken);
+        let by_growth = || need.taker_from.map(By::Taken);
         match (self.resource, purpose.is_about_waiting()) {
             (Resource::Memory, true) => by_harm.or_else(|| Some(by_taken())),
             (Resource::Memory, false) => Some(by_taken()),
             (_, true) => by_harm,
-            (Resource::Pids, false) => by_threads().or_else(by_use),
-            (_, false) => by_use(),
+            (_, false) => by_growth().or_else(by_use),
         }
     }
 

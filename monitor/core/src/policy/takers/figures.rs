@@ -19,16 +19,6 @@ pub(crate) enum Counts {
     Threads,
 }
 
-impl Counts {
-    /// Who took less is no cause, however little the others took: bytes, or threads.
-    pub(super) fn least(self) -> u64 {
-        match self {
-            Self::Held | Self::WithCache => 1 << 20,
-            Self::Threads => 8,
-        }
-    }
-}
-
 impl Holding {
     pub(super) fn of(files: &Cgroup) -> Option<Self> {
         Some(Self(held(files)?.0, cache(files)?.0, files.pids_current.unwrap_or_default()))

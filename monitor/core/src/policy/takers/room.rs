@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Counts;
+use super::LEAST;
 use super::figures::held;
 use crate::model::cgroup::{Cgroup, CgroupId, Limit};
 use crate::model::pod::Place;
@@ -56,9 +56,10 @@ impl<'a> Rooms<'a> {
 /// The kubelet sets it for containers (MemoryQoS); isobar's squeezes set it for pods, and do not
 /// count here, or they would look as if nothing had to be squeezed.
 fn of_containers(containers: &[&Scope], free_swap: u64) -> Option<u64> {
-    let busy = containers.iter().copied().filter(|child| {
-        child.files.as_deref().and_then(held).is_none_or(|held| held.0 >= Counts::Held.least())
-    });
+    let busy = containers
+        .iter()
+        .copied()
+        .filter(|child| child.files.as_deref().and_then(held).is_none_or(|held| held.0 >= LEAST));
     let left = |scope: &Scope| {
         let files = scope.files.as_ref()?;
         let limits = [files.memory.max, files.memory.high].into_iter().flatten();

@@ -6,6 +6,7 @@ use std::iter::repeat;
 use serde::{Deserialize, Serialize};
 
 use super::figures::Holding;
+use super::fills::Fills;
 use super::{Slot, TakerStanding};
 use crate::model::cgroup::CgroupId;
 
@@ -21,10 +22,12 @@ pub(super) struct Written {
     /// In full, in recordings of before.
     #[serde(skip_serializing)]
     parties: BTreeMap<CgroupId, VecDeque<Holding>>,
+    #[serde(skip_serializing_if = "Fills::is_empty")]
+    fills: Fills,
 }
 
 impl From<TakerStanding> for Written {
-    fn from(TakerStanding { slots, parties }: TakerStanding) -> Self {
+    fn from(TakerStanding { slots, parties, fills }: TakerStanding) -> Self {
         let mut threads = BTreeMap::new();
         let readings = parties.into_iter().map(|(id, readings)| {
             let (mut before, mut n_differences) = (Holding::default(), Vec::new());
@@ -42,12 +45,12 @@ impl From<TakerStanding> for Written {
             (id, differences)
         });
         let readings = readings.collect();
-        Self { slots, readings, threads, parties: BTreeMap::new() }
+        Self { slots, readings, threads, parties: BTreeMap::new(), fills }
     }
 }
 
 impl From<Written> for TakerStanding {
-    fn from(Written { slots, readings, threads, mut parties }: Written) -> Self {
+    fn from(Written { slots, readings, threads, mut parties, fills }: Written) -> Self {
         parties.extend(readings.into_iter().map(|(id, differences)| {
             let mut now = Holding::default();
             let n_differences = threads.get(&id).into_iter().flatten().chain(repeat(&0));
@@ -60,7 +63,7 @@ impl From<Written> for TakerStanding {
             });
             (id, readings.collect())
         }));
-        Self { slots, parties }
+        Self { slots, parties, fills }
     }
 }
 
@@ -77,7 +80,7 @@ mod tests {
             (CgroupId(2), VecDeque::from([Holding(u64::MAX, 0, 0), Holding(0, u64::MAX, 0)])),
             (CgroupId(3), VecDeque::new()),
         ]);
-        let standing = TakerStanding { slots, parties };
+        let standing = TakerStanding { slots, parties, ..TakerStanding::default() };
         let text = serde_json::to_string(&standing).unwrap();
         let want = r#""readings":{"1":[5,9,0,0,-2,1],"2":[-1,0,1,-1],"3":[]}"#;
         assert!(text.contains(want), "{text}");
@@ -87,7 +90,7 @@ mod tests {
         assert_eq!(serde_json::from_str::<TakerStanding>(before).unwrap(), standing);
         let threads = [7, 9, 4, 4].map(|n| Holding(0, 0, n));
         let (slots, parties) = (standing.slots, [(CgroupId(1), threads.into())].into());
-        let standing = TakerStanding { slots, parties };
+        let standing = TakerStanding { slots, parties, ..TakerStanding::default() };
         let text = serde_json::to_string(&standing).unwrap();
         assert!(text.contains(r#""threads":{"1":[7,2,-5]}"#), "{text}");
         assert_eq!(serde_json::from_str::<TakerStanding>(&text).unwrap(), standing);

@@ -28,7 +28,7 @@ fn first_victim(pods: &Pods, walked: Option<u64>) -> Result<(String, u64), Optio
     settings.eviction.thresholds = vec![threshold];
     let mut engine = Engine::new(settings, Standing::new(1));
     let mut held = None;
-    for tick in 1..=120 {
+    for tick in 1..=90 {
         let at = |tick: u64| Nanos(tick * Nanos::SECOND.0);
         let has = |(_, n, each): &(&str, u64, u64), tick| (n + each * tick) * MIB;
         let group = |path: &str| Cgroup { path: CgroupPath(path.into()), ..Cgroup::default() };
@@ -45,13 +45,14 @@ fn first_victim(pods: &Pods, walked: Option<u64>) -> Result<(String, u64), Optio
         });
         sample.pod_disks = walked.map(|each| {
             let then = tick - tick % each;
+            let is_pod = |pod: &&(&'static str, u64, u64)| pod.0.contains("/pod");
             let disk = |pod: &(&'static str, u64, u64)| {
                 let whole = DiskUse { bytes: Some(Bytes(has(pod, then))), inodes: None };
                 let volumes = [("data".into(), whole)].into();
-                let uid = pod.0.rsplit_once("pod").unwrap().1.to_owned();
+                let uid = pod.0.rsplit_once("/pod").unwrap().1.to_owned();
                 (uid, PodDisk { volumes, whole, ..PodDisk::default() })
             };
-            let pods = pods.iter().map(disk).collect();
+            let pods = pods.iter().filter(is_pod).map(disk).collect();
             Arc::new(DiskReading { at: at(then), pods, source: DiskSource::Walk })
         });
         let relief = engine.step(sample).decision.relief;
@@ -68,16 +69,23 @@ fn disk_is_paid_for_by_who_fills_it() {
     const BATCH: &str = "/kubepods/besteffort/podbatch";
     const CACHE: &str = "/kubepods/besteffort/podcache";
     const LOGS: &str = "/kubepods/burstable/podlogs";
+    const DAEMON: &str = "/system.slice/journal.service";
+    let by_other = Hold::TakenByOther { taker: String::new() };
     type Row = (&'static Pods, Option<u64>, Result<(&'static str, u64), Option<Hold>>);
     #[rustfmt::skip]
-    let table: [Row; 6] = [
+    let table: [Row; 9] = [
         (&[(BATCH, 1, 0), (CACHE, 30, 0), (LOGS, 0, 16)],  Some(1),  Ok(("logs", 49))),
         // What was read before it ran short says too little: another one was the largest then.
         (&[(BATCH, 1, 0), (CACHE, 300, 0), (LOGS, 0, 12)], Some(30), Ok(("logs", 60))),
+        // Who fills it, not who has had most all along.
+        (&[(BATCH, 1, 0), (CACHE, 600, 0), (LOGS, 0, 12)], Some(5),  Ok(("logs", 20))),
+        (&[(CACHE, 700, 0), (LOGS, 0, 2)],                 Some(10), Ok(("logs", 60))),
+        // So slowly that it does not count: who has most.
+        (&[(CACHE, 801, 0), (LOGS, 0, 0)],                 Some(10), Ok(("cache", 10))),
         (&[(BATCH, 1, 0), (CACHE, 30, 0), (LOGS, 0, 16)],  None,     Err(Some(Hold::UseUnknown))),
         // A daemon fills it.
-        (&[(BATCH, 1, 0), (CACHE, 3, 0), ("/system.slice/journal.servicepod", 0, 16)], Some(10), Err(Some(Hold::NothingHelps))),
-        (&[(CACHE, 700, 0), (LOGS, 0, 2)],                 Some(10), Ok(("cache", 60))),
+        (&[(BATCH, 1, 0), (CACHE, 3, 0), (DAEMON, 0, 16)],   Some(10), Err(Some(by_other.clone()))),
+        (&[(BATCH, 1, 1), (CACHE, 300, 0), (DAEMON, 0, 6)], Some(10), Err(Some(by_other))),
         (&[(BATCH, 1, 0)],                                 Some(1),  Err(None)),
     ];
     for (pods, walked, want) in table {

@@ -150,7 +150,7 @@ fn cause_is_who_holds_what_others_were_promised() {
         let shortfall = Shortfall { missing: 20 * MIB, is_thrashing: false };
         let (pods, need) = need::causes(
             pods,
-            (shortfall, Counts::Held),
+            (shortfall, Resource::Memory),
             &Lost::established(300 * MIB),
             &Snapshot::default(),
         );
