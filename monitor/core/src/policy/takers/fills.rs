@@ -76,9 +76,10 @@ impl Fills {
             _ => used.bytes.map(|Bytes(n)| n),
         };
         let filled = earlier.left.get(&signal)?.saturating_sub(*last.left.get(&signal)?);
+        // A pod that was not measured then had nothing, or it is not known.
+        let then = |uid: &String| earlier.pods.get(uid).and_then(amount);
         let grown = |uid: &String| {
-            let then = earlier.pods.get(uid).map_or(Some(0), amount)?;
-            Some(amount(last.pods.get(uid)?)?.saturating_sub(then))
+            Some(amount(last.pods.get(uid)?)?.saturating_sub(then(uid).unwrap_or(0)))
         };
         let pods = snapshot.scopes.iter().filter_map(|(id, scope)| match &scope.place {
             Place::Pod { uid, .. } => Some((*id, grown(uid).filter(|grown| *grown > 0)?)),
@@ -86,6 +87,13 @@ impl Fills {
         });
         let taken: BTreeMap<_, _> = pods.collect();
         let sum = taken.values().fold(0, |sum: u64, grown| sum.saturating_add(*grown));
+        // It had something if pods took more than was lost.
+        let is_unread =
+            |(uid, _): (&String, &DiskUse)| earlier.pods.contains_key(uid) && then(uid).is_none();
+        let noise = (filled / 8).saturating_add(amount(&LEAST)?);
+        if sum > filled.saturating_add(noise) && last.pods.iter().any(is_unread) {
+            return None;
+        }
         let lost = filled.max(sum);
         let is_established = over >= SHORTEST && Some(lost) >= amount(&LEAST);
         let (unattributed, lasting) = (lost - sum, taken.clone());

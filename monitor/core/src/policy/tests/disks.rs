@@ -47,7 +47,9 @@ fn first_victim(pods: &Pods, walked: Option<u64>) -> Result<(String, u64), Optio
             let then = tick - tick % each;
             let is_pod = |pod: &&(&'static str, u64, u64)| pod.0.contains("/pod");
             let disk = |pod: &(&'static str, u64, u64)| {
-                let whole = DiskUse { bytes: Some(Bytes(has(pod, then))), inodes: None };
+                // Of a pod without a directory a walk knows nothing.
+                let bytes = Some(Bytes(has(pod, then))).filter(|has| *has > Bytes(0));
+                let whole = DiskUse { bytes, inodes: None };
                 let volumes = [("data".into(), whole)].into();
                 let uid = pod.0.rsplit_once("/pod").unwrap().1.to_owned();
                 (uid, PodDisk { volumes, whole, ..PodDisk::default() })
