@@ -28,6 +28,8 @@ pub struct Call {
     pub name: String,
     pub query: BTreeMap<String, String>,
     pub content_type: String,
+    /// The `User-Agent` header; not in the transcript, which is the same for every client.
+    #[serde(skip)]
     pub user_agent: String,
     /// The `Authorization` header; not in the transcript.
     #[serde(skip)]
