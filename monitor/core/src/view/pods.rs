@@ -15,7 +15,7 @@ pub fn name_scopes(snapshot: &mut Snapshot) {
     }
 }
 
-/// Sets the namespaces of those whom a decision spares, which are not recorded.
+/// Sets the namespaces of the pods that a decision spares, which are not recorded.
 pub fn name_spared(decision: &mut Decision, snapshot: &Snapshot) {
     let spared = decision.ranking.iter_mut().flat_map(|ranking| &mut ranking.spared);
     for one in spared {
