@@ -32,7 +32,7 @@ use isobar_core::model::units::Nanos;
 pub(super) const NAME: &str = "evictions";
 const PERMISSION: &str = "allow it to create pods/eviction";
 const OBSERVED: &str =
-    "relief.enforce does not name evict: the agent only tells whom it would evict";
+    "relief.enforce does not name evict: the agent only tells which pod it would evict";
 /// Between two attempts, where the server could not be reached or has too much to do; where it names a
 /// longer time, that, as far as the step has it.
 const RETRIED: Duration = Duration::from_secs(1);

@@ -175,7 +175,7 @@ impl ApiServer {
     }
 
     /// Whether pods are evicted from now on, and deleted where they are not evicted: the API server is
-    /// asked whether it allows that. `None` for an agent that only tells whom it would evict.
+    /// asked whether it allows that. `None` for an agent that only tells which pod it would evict.
     pub fn set_evictions(&self, evictions: Option<Deletion>) {
         self.evictions.send_if_modified(|before| std::mem::replace(before, evictions) != evictions);
     }

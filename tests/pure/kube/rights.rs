@@ -127,7 +127,7 @@ fn kube_rights_to_observe_are_those_that_are_used() {
     });
     // What it would evict it tells as an agent does that may: without a question, and without the right.
     let may_evict = || bed.api.way().is_allowed.load(std::sync::atomic::Ordering::Relaxed);
-    let told = "relief.enforce does not name evict: the agent only tells whom it would evict";
+    let told = "relief.enforce does not name evict: the agent only tells which pod it would evict";
     assert_eq!((bed.capability("evictions").as_deref(), may_evict()), (Some(told), true));
     let seen = bed.stub.seen();
     assert!(seen.iter().all(|one| one.call.resource != "selfsubjectaccessreviews"), "{seen:?}");

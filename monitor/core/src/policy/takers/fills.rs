@@ -100,3 +100,38 @@ impl Fills {
         Some(Lost { lost, over, taken, lasting, unattributed, is_established })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::model::disk::{DiskReading, PodDisk};
+    use crate::model::node::Filesystem;
+
+    #[test]
+    fn fills_come_back_as_they_were_written() {
+        let mut fills = Fills::default();
+        for second in [1, 1, 11] {
+            let mut sample = Sample::default();
+            let nodefs = Filesystem {
+                available: Bytes(900 - second),
+                capacity: Bytes(1_000),
+                ..Filesystem::default()
+            };
+            sample.node.filesystems.nodefs = Some(nodefs);
+            let whole = DiskUse { bytes: Some(Bytes(second)), inodes: None };
+            let pods = [("u1".into(), PodDisk { whole, ..PodDisk::default() })].into();
+            let at = Nanos(second * Nanos::SECOND.0);
+            sample.pod_disks = Some(Arc::new(DiskReading { at, pods, ..DiskReading::default() }));
+            fills.update(&sample);
+        }
+        let read = [&fills.earlier, &fills.last].map(|one| one.as_ref().unwrap().at.0);
+        assert_eq!(read, [1, 11].map(|second| second * Nanos::SECOND.0));
+        let text = serde_json::to_string(&fills).unwrap();
+        assert_eq!(serde_json::from_str::<Fills>(&text).unwrap(), fills, "{text}");
+        // Where nothing is read any more, nothing is compared with it later.
+        fills.update(&Sample::default());
+        assert!(fills.is_empty());
+    }
+}
