@@ -5,7 +5,7 @@ mod ending;
 mod prune;
 mod steps;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
@@ -14,7 +14,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use self::ending::Ending;
 use self::steps::leftovers;
-use super::available;
+use super::available::{self, AvailableSteps};
 use super::cgroup::Root;
 use super::deny::DenyList;
 use super::error::{ActError, Done};
@@ -114,9 +114,9 @@ impl Actuator {
         Ok(actuator)
     }
 
-    /// The steps that can be taken here.
+    /// The steps that can be taken here, and those that can be told of.
     #[must_use]
-    pub fn available_steps(&self) -> BTreeSet<StepKind> {
+    pub fn available_steps(&self) -> AvailableSteps {
         let can_evict = self.evictions.as_ref().is_some_and(Evictions::are_possible);
         available::steps(&self.root, can_evict)
     }

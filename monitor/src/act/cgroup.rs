@@ -145,6 +145,11 @@ impl CgroupDir {
         Ok(names)
     }
 
+    /// True if it has this file.
+    pub(super) fn has(&self, file: &'static str) -> bool {
+        accessat(&self.dir, file, Access::EXISTS, AtFlags::EACCESS).is_ok()
+    }
+
     /// True if it has this file, and it may be written to.
     pub(super) fn can_write(&self, file: &'static str) -> bool {
         accessat(&self.dir, file, Access::WRITE_OK, AtFlags::EACCESS).is_ok()

@@ -22,4 +22,5 @@ mod target;
 mod throttle;
 
 pub use actuator::{Actuator, OpenError, Options, changed, n_squeezes};
+pub use available::AvailableSteps;
 pub use ledger::LedgerError;

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::thread;
 use std::time::Duration;
 
-use crate::act::Actuator;
+use crate::act::{Actuator, AvailableSteps};
 use crate::clock;
 use isobar_core::model::decision::{
     Action, InForce, Outcome, OutcomeResult, Phase, Release, Relief, StepKind, Target,
@@ -41,7 +41,7 @@ enum Order {
 struct Answer {
     outcomes: Vec<Outcome>,
     in_force: Vec<InForce>,
-    available_steps: BTreeSet<StepKind>,
+    available_steps: AvailableSteps,
     /// Something is under way, for which SIGKILL may have to follow.
     is_busy: bool,
     /// Why the ledger is not on disk.
@@ -178,7 +178,7 @@ impl Handle {
 
     /// Whether it can take such a step on this node.
     pub(super) fn can(&self, step: StepKind) -> bool {
-        self.known.available_steps.contains(&step)
+        self.known.available_steps.allowed.contains(&step)
     }
 
     /// True if no order waits and nothing is under way.
@@ -239,7 +239,9 @@ impl Handle {
             outcomes.extend(self.note(message));
         }
         let Answer { in_force, available_steps, .. } = self.known.clone();
-        Report { outcomes, in_force, available_steps }
+        let AvailableSteps { known, mut allowed } = available_steps;
+        allowed.extend(known.into_iter().filter(|step| !self.standing.enforces(*step)));
+        Report { outcomes, in_force, available_steps: allowed }
     }
 
     fn note(&mut self, Message { answer, is_done, handover }: Message) -> Vec<Outcome> {

@@ -9,16 +9,14 @@ use std::time::Duration;
 
 use axum::http::Request;
 use kube::Client;
-use kube::api::DynamicObject;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use tokio::time::sleep;
 
 use self::summary::Summary;
 use super::board::{Board, Configz, Namer, Report};
 use super::client::{Failure, KUBELET, answered_by, connect_kubelet};
 use super::jitter::about;
-use super::pods::Seen;
+use super::pods::{Seen, Told};
 use crate::clock;
 use crate::config;
 use crate::config::kubernetes::{Access, Kubelet};
@@ -127,7 +125,7 @@ async fn name_pods(
         // It has come back meanwhile, and knows better.
         Ok(_) if has_names(is_answering, board) => String::new(),
         Ok(items) => {
-            named.list(items.into_iter().map(object), node);
+            named.list(items, node);
             board.set_pods(Arc::new(named.pods.clone()), Namer::Kubelet);
             let omission = named.omission();
             format!(", and their names while the API server does not tell them{omission}")
@@ -136,18 +134,10 @@ async fn name_pods(
     }
 }
 
-/// What `/pods` answers: taken apart pod by pod, because a pod takes ten times its text. The kubelet
-/// writes `null` for no pods.
+/// What `/pods` answers. The kubelet writes `null` for no pods.
 #[derive(Deserialize)]
-struct List<'a> {
-    #[serde(borrow)]
-    items: Option<Vec<&'a RawValue>>,
-}
-
-/// A pod; one that cannot be read has no uid, and is left out as such.
-fn object(item: &RawValue) -> DynamicObject {
-    let (types, metadata, data) = Default::default();
-    serde_json::from_str(item.get()).unwrap_or(DynamicObject { types, metadata, data })
+struct List {
+    items: Option<Vec<Told>>,
 }
 
 /// Reads the configuration that the kubelet runs with; what was read before holds if it cannot be.
@@ -196,9 +186,8 @@ mod tests {
             (r#"{"items":[{}"#,          None),
         ];
         for (answer, want) in table {
-            let list = serde_json::from_str::<List<'_>>(answer).ok();
-            let items = list.map(|list| list.items.unwrap_or_default());
-            let read = items.map(|items| items.into_iter().map(object).count());
+            let list = serde_json::from_str::<List>(answer).ok();
+            let read = list.map(|list| list.items.unwrap_or_default().len());
             assert_eq!(read, want, "{answer}");
         }
     }

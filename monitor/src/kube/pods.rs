@@ -1,15 +1,20 @@
 //! The pods of this node, by a watch. What the API server sends is not trusted: pods of other nodes
 //! and pods without a uid are left out and counted, and one that cannot be read costs no other.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use kube::api::{ApiResource, DynamicObject, TypeMeta};
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Config, Event, watcher};
-use kube::{Api, Client};
+use kube::{Api, Client, Resource};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 use tokio::time::sleep;
 
 use tokio_stream::{Stream, StreamExt as _};
@@ -23,17 +28,17 @@ use isobar_core::model::workload::Pod;
 /// The name of this part in capabilities.
 pub(super) const NAME: &str = "pods";
 const PERMISSION: &str = "allow it to get, list and watch pods";
-/// Pods in one answer to a list, which is in memory as a whole, taken apart ten times its text.
-const PAGE: u32 = 20;
 /// Pods of one node that are known at most, and pods that are left out by name: a kubelet runs some
 /// hundred, and a server that goes on telling of more would take all memory.
 const MOST: usize = 5_000;
 
 /// Watches until the agent leaves. `is_answering` tells whether the API server answers.
 pub(super) async fn watch(client: Client, node: &str, is_answering: &AtomicBool, board: &Board) {
-    let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Pod>(&());
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-    let config = Config::default().fields(&format!("spec.nodeName={node}")).page_size(PAGE);
+    let api: Api<Told> = Api::all(client.clone());
+    // As a kubelet lists them, from the server's cache and without pages: before Kubernetes 1.34 each
+    // page is read from etcd, and for that pods of the whole cluster.
+    let config = Config { page_size: None, ..Config::default() };
+    let config = config.any_semantic().fields(&format!("spec.nodeName={node}"));
     let server = Server { client, is_answering, board };
     let mut seen = Seen::default();
     loop {
@@ -45,7 +50,7 @@ pub(super) async fn watch(client: Client, node: &str, is_answering: &AtomicBool,
 /// Follows one watch until it has to be begun anew.
 async fn follow<E>(mut events: E, node: &str, server: &Server<'_>, seen: &mut Seen)
 where
-    E: Stream<Item = Result<Event<DynamicObject>, watcher::Error>> + Unpin,
+    E: Stream<Item = Result<Event<Told>, watcher::Error>> + Unpin,
 {
     let mut listing = Some(Seen::default());
     let mut trouble: Option<Trouble> = None;
@@ -113,18 +118,13 @@ impl Server<'_> {
 }
 
 /// Takes note of an event; true if all pods are known after it.
-fn take(
-    event: Event<DynamicObject>,
-    node: &str,
-    seen: &mut Seen,
-    listing: &mut Option<Seen>,
-) -> bool {
+fn take(event: Event<Told>, node: &str, seen: &mut Seen, listing: &mut Option<Seen>) -> bool {
     match event {
         Event::Init => *listing = Some(Seen::default()),
-        Event::InitApply(object) => listing.get_or_insert_default().put(object, node),
+        Event::InitApply(told) => listing.get_or_insert_default().put(told, node),
         Event::InitDone => *seen = listing.take().unwrap_or_default(),
-        Event::Apply(object) => seen.put(object, node),
-        Event::Delete(object) => seen.remove(&object),
+        Event::Apply(told) => seen.put(told, node),
+        Event::Delete(told) => seen.remove(&told),
     }
     listing.is_none()
 }
@@ -139,19 +139,18 @@ pub(super) struct Seen {
 
 impl Seen {
     /// All that a list tells, one after the other. One that was left out before is not told again.
-    pub(super) fn list(&mut self, objects: impl Iterator<Item = DynamicObject>, node: &str) {
+    pub(super) fn list(&mut self, all: Vec<Told>, node: &str) {
         self.pods.clear();
-        let mut names = BTreeSet::new();
-        for object in objects {
-            names.insert(full_name(&object));
-            self.put(object, node);
+        let names: BTreeSet<String> = all.iter().map(Told::full_name).collect();
+        for told in all {
+            self.put(told, node);
         }
         self.left_out.retain(|name, _| names.contains(name));
     }
 
-    fn put(&mut self, object: DynamicObject, node: &str) {
-        let name = full_name(&object);
-        match pod(object, node).and_then(|pod| self.with_room(pod)) {
+    fn put(&mut self, told: Told, node: &str) {
+        let name = told.full_name();
+        match told.pod_of(node).and_then(|pod| self.with_room(pod)) {
             Ok(pod) => {
                 self.left_out.remove(&name);
                 self.pods.insert(pod.uid.clone(), pod);
@@ -172,9 +171,9 @@ impl Seen {
         }
     }
 
-    fn remove(&mut self, object: &DynamicObject) {
-        self.left_out.remove(&full_name(object));
-        if let Some(uid) = &object.metadata.uid {
+    fn remove(&mut self, told: &Told) {
+        self.left_out.remove(&told.full_name());
+        if let Some(uid) = &told.metadata.uid {
             self.pods.remove(uid);
         }
     }
@@ -194,43 +193,105 @@ impl Seen {
     }
 }
 
-fn full_name(object: &DynamicObject) -> String {
-    let part = |text: &Option<String>| text.clone().unwrap_or_default();
-    format!("{}/{}", part(&object.metadata.namespace), part(&object.metadata.name))
+/// A pod as a server tells of it. It is read as it comes in: a list is in memory as a whole, and an
+/// object as JSON values takes ten times its text.
+#[derive(Debug, Clone)]
+pub(super) struct Told {
+    /// Its names and its version.
+    metadata: ObjectMeta,
+    /// The node that it is on.
+    node: String,
+    pod: Result<Box<Pod>, String>,
 }
 
-/// A pod as the policy sees it.
-fn pod(mut object: DynamicObject, node: &str) -> Result<Pod, String> {
-    let at = object.data.pointer("/spec/nodeName").and_then(serde_json::Value::as_str);
-    if at != Some(node) {
-        return Err(format!("it is on node {}, not on {node}", at.unwrap_or_default()));
+impl Told {
+    fn full_name(&self) -> String {
+        let part = |text: &Option<String>| text.clone().unwrap_or_default();
+        format!("{}/{}", part(&self.metadata.namespace), part(&self.metadata.name))
     }
-    if object.metadata.uid.as_ref().is_none_or(String::is_empty) {
-        return Err("it has no uid".into());
+
+    /// The pod as the policy sees it, if it is one of `node`.
+    fn pod_of(self, node: &str) -> Result<Pod, String> {
+        match () {
+            () if self.node != node => Err(format!("it is on node {}, not on {node}", self.node)),
+            () if self.metadata.uid.is_none() => Err("it has no uid".into()),
+            () => self.pod.map(|pod| *pod),
+        }
     }
-    // Most of an object's text, and of no use here.
-    object.metadata.managed_fields = None;
-    // The items of a list have no kind of their own.
-    object.types = Some(TypeMeta::resource::<k8s_openapi::api::core::v1::Pod>());
-    let text = serde_json::to_vec(&object).map_err(|why| why.to_string())?;
-    let mut manifest = read("pod", &text).map_err(|why| why.to_string())?;
-    manifest.pods.pop().ok_or_else(|| "it cannot be read as a pod".into())
+}
+
+impl<'de> Deserialize<'de> for Told {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let mut object = Value::deserialize(from)?;
+        let text = |path| {
+            let text = object.pointer(path).and_then(Value::as_str).filter(|text| !text.is_empty());
+            text.map(ToOwned::to_owned)
+        };
+        let metadata = ObjectMeta {
+            name: text("/metadata/name"),
+            namespace: text("/metadata/namespace"),
+            uid: text("/metadata/uid"),
+            resource_version: text("/metadata/resourceVersion"),
+            ..ObjectMeta::default()
+        };
+        let node = text("/spec/nodeName").unwrap_or_default();
+        // Most of an object's text, and of no use here.
+        if let Some(metadata) = object.pointer_mut("/metadata").and_then(Value::as_object_mut) {
+            metadata.remove("managedFields");
+        }
+        // The items of a list have no kind of their own.
+        if let Some(object) = object.as_object_mut() {
+            object.insert("kind".into(), Self::kind(&()).into());
+        }
+        let manifest = read("pod", object.to_string().as_bytes()).map_err(|why| why.to_string());
+        let pod = manifest.and_then(|mut manifest| {
+            manifest.pods.pop().map(Box::new).ok_or_else(|| "it cannot be read as a pod".into())
+        });
+        Ok(Self { metadata, node, pod })
+    }
+}
+
+/// It is a pod to the API server.
+impl Resource for Told {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        v1::Pod::kind(&())
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        v1::Pod::group(&())
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        v1::Pod::version(&())
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        v1::Pod::plural(&())
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn object(json: serde_json::Value) -> DynamicObject {
-        serde_json::from_value(json).unwrap()
-    }
-
     #[test]
     fn put_has_room_for_the_pods_of_a_node() {
-        let told = |uid: usize, node: &str| {
+        let told = |uid: usize, node: &str| -> Told {
             let metadata = serde_json::json!({"name": format!("p{uid}"), "uid": format!("u{uid}")});
             let spec = serde_json::json!({"nodeName": node, "containers": [{"name": "app"}]});
-            object(serde_json::json!({"kind": "Pod", "metadata": metadata, "spec": spec}))
+            let pod = serde_json::json!({"kind": "Pod", "metadata": metadata, "spec": spec});
+            serde_json::from_value(pod).unwrap()
         };
         #[rustfmt::skip]
         let table = [
@@ -255,9 +316,9 @@ mod tests {
     }
 
     #[test]
-    fn pod_is_of_this_node_and_has_a_uid() {
+    fn told_of_this_node_with_a_uid() {
         let spec = serde_json::json!({"nodeName": "n1", "containers": [{"name": "app"}]});
-        let with = |uid: &str, spec: &serde_json::Value| {
+        let with = |uid: &str, spec: &Value| {
             let metadata = serde_json::json!({"name": "web", "namespace": "shop", "uid": uid});
             serde_json::json!({"kind": "Pod", "metadata": metadata, "spec": spec})
         };
@@ -271,9 +332,11 @@ mod tests {
             (with("u1", &elsewhere),                    Some("on node n2")),
             (with("u1", &serde_json::json!({})),        Some("on node ")),
             (with("u1", &odd),                          Some("containers")),
+            (serde_json::json!(7),                      Some("on node ")),
+            (serde_json::json!({"metadata": 7}),        Some("on node ")),
         ];
         for (json, want) in table {
-            let got = pod(object(json.clone()), "n1");
+            let got = serde_json::from_value::<Told>(json.clone()).unwrap().pod_of("n1");
             match want {
                 None => assert_eq!(got.unwrap().full_name(), "shop/web"),
                 Some(part) => assert!(got.as_ref().unwrap_err().contains(part), "{json}: {got:?}"),

@@ -1,9 +1,10 @@
 //! A profile that takes rights away: from one thread of this program, which then acts.
 
+use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt as _, chown};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::process::Command;
 use std::thread;
 
@@ -14,9 +15,10 @@ use isobar_core::model::decision::StepKind::{self, KillContainers, Mark, Squeeze
 use isobar_core::model::decision::{Action, Target};
 use isobar_core::model::threshold::PressureSignal;
 use isobar_core::model::units::Percent;
+use rustix::process::geteuid;
 use rustix::thread::CapabilitySet;
 
-use super::place::{Cgroup, against, enforced, mount, options, settle, wait};
+use super::place::{Cgroup, actor_of, against, enforced, mount, options, settle, wait};
 use crate::capabilities::keep_alone;
 use crate::host::skip;
 use crate::profile::{NOBODY, Rights};
@@ -70,8 +72,30 @@ fn kill_without_capability() {
         assert!(kill.detail.contains(text), "{text:?} {kill:?}");
     }
     assert!(stop.detail.contains("missing CAP_KILL"), "{stop:?}");
-    assert!(!means.contains(&Squeeze), "{means:?}");
+    assert!(!means.allowed.contains(&Squeeze), "{means:?}");
     assert_eq!(group.pids().len(), 1);
+}
+
+/// What is not enforced is told by what the kernel has, not by what this process may.
+#[test]
+fn means_without_capability() {
+    let root = tempfile::tempdir().unwrap();
+    fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let group = root.path().join("busy");
+    fs::create_dir(&group).unwrap();
+    for file in ["memory.high", "memory.reclaim"] {
+        fs::write(group.join(file), "").unwrap();
+    }
+    let (actor, _state) = actor_of(root.path());
+    let steps = BTreeSet::from([Mark, StepKind::Reclaim, Squeeze]);
+    if geteuid().is_root() {
+        let means = actor.available_steps();
+        assert!(means.allowed.contains(&StepKind::Reclaim), "{means:?}");
+        assert!(means.allowed.contains(&Squeeze), "{means:?}");
+    }
+    let means = with_less(lose_root, move || actor.available_steps());
+    assert!(means.known.is_superset(&steps), "{means:?}");
+    assert!(means.allowed.is_disjoint(&steps), "{means:?}");
 }
 
 #[test]
@@ -163,7 +187,7 @@ fn is_done(step: StepKind, rights: Rights) -> Option<bool> {
 /// The table of docs/kubernetes.md#profiles, the rows of an agent that enforces.
 #[test]
 fn restricted_profile_can_do_its_steps() {
-    if !rustix::process::geteuid().is_root() {
+    if !geteuid().is_root() {
         skip("only root has capabilities to give up");
         return;
     }

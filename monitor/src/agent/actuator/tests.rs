@@ -63,7 +63,8 @@ fn hand_over_never_waits() {
     let mut handle = Handle::spawn(Answer::default(), move |order, _| {
         let Some(Order::Take(action, _)) = order else { return Answer::default() };
         let _ = gate.recv();
-        let available_steps = BTreeSet::from([StepKind::Squeeze]);
+        let known = BTreeSet::from([StepKind::Reclaim, StepKind::Squeeze]);
+        let available_steps = AvailableSteps { known, allowed: [StepKind::Squeeze].into() };
         Answer { outcomes: vec![outcome(&action)], available_steps, ..Answer::default() }
     })
     .unwrap();
@@ -79,7 +80,12 @@ fn hand_over_never_waits() {
     (0..9).for_each(|_| go.send(()).unwrap());
     let done: Vec<_> = wait_for(&mut handle, 9).iter().map(|outcome| outcome.action).collect();
     assert_eq!(done, (1..=9).collect::<Vec<_>>());
-    assert_eq!(handle.report().available_steps, BTreeSet::from([StepKind::Squeeze]));
+    // What is only observed needs no right.
+    let squeeze = BTreeSet::from([StepKind::Squeeze]);
+    assert_eq!(handle.report().available_steps, squeeze);
+    handle.enforce_only(&squeeze);
+    let both = BTreeSet::from([StepKind::Reclaim, StepKind::Squeeze]);
+    assert_eq!(handle.report().available_steps, both);
 }
 
 #[test]

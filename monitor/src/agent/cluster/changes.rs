@@ -52,10 +52,20 @@ impl Changes {
     }
 }
 
-/// A change of a condition, or of relief.
-pub(super) fn change(Event { reason, message, is_warning }: &Event, at: Nanos) -> Note {
-    let subject = without_figures(message);
-    Note { is_warning: *is_warning, subject, ..note(at, reason, message) }
+/// A change of a condition, or of relief. An agent that `enforces` no step attempts nothing, and says so.
+pub(super) fn change(
+    Event { reason, message, is_warning }: &Event,
+    enforces: bool,
+    at: Nanos,
+) -> Note {
+    let (text, subject) = match message.strip_prefix("Attempting to ") {
+        Some(what) if !enforces => {
+            (&format!("Would attempt to {what}; isobar only observes"), what)
+        }
+        _ => (message, message.as_str()),
+    };
+    let subject = without_figures(subject);
+    Note { is_warning: *is_warning, subject, ..note(at, reason, text) }
 }
 
 /// What tells apart two series of one reason: two conditions, thresholds or pods have one each, and
@@ -107,6 +117,22 @@ mod tests {
     }
 
     #[test]
+    fn change_says_that_nothing_is_attempted() {
+        #[rustfmt::skip]
+        let table = [
+            // message, a step is enforced, told
+            ("Attempting to reclaim memory", true,  "Attempting to reclaim memory"),
+            ("Attempting to reclaim memory", false, "Would attempt to reclaim memory; isobar only observes"),
+            ("MemoryPressure is False",      false, "MemoryPressure is False"),
+        ];
+        for (message, enforces, want) in table {
+            let (reason, message) = ("R".into(), message.into());
+            let note = change(&Event { reason, message, is_warning: true }, enforces, Nanos(0));
+            assert_eq!(note.text, want);
+        }
+    }
+
+    #[test]
     fn change_of_something_else_is_another_series() {
         #[rustfmt::skip]
         let table = [
@@ -132,7 +158,7 @@ mod tests {
         for (first, second, want) in table {
             let subject = |message: &str| {
                 let (reason, message) = ("R".into(), message.into());
-                change(&Event { reason, message, is_warning: true }, Nanos(0)).subject
+                change(&Event { reason, message, is_warning: true }, true, Nanos(0)).subject
             };
             assert_eq!(subject(first) == subject(second), want, "{first} / {second}");
         }
