@@ -1,25 +1,36 @@
-//! `cargo xtask picture`: the picture of the page in the README, made anew from a recording.
+//! `cargo xtask picture`: the pictures of the page in the README, made anew from recordings.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, ExitCode, Stdio};
 
 use anyhow::{Context as _, Result, bail};
+use serde::Deserialize;
+
 use isobar_lab::shell::{loudly, quietly, root};
 
 use crate::setup;
 
-/// A pod takes what all pods may have, and isobar has just decided what it would do.
-const RECORDING: &str = "tests/data/recordings/judged-leak-6.12.isobar";
-const MOMENT: &str = "2026-11-22T10:13:50Z";
-const PICTURE: &str = "docs/page.png";
-const SIZE: &str = "--window-size=1280,1650";
+/// Which pictures there are. The test that tells an old one reads it, too.
+const PICTURES: &str = "dashboards/pictures.json";
 /// Milliseconds of the page's own time, in which everything that it asks for has come.
 const WITHIN: &str = "--virtual-time-budget=10000";
 
-/// Make docs/page.png anew: the page of a recording, through the program and chromium.
+/// Make the pictures of the page anew, those in the README: of recordings, through the program and chromium.
 #[derive(clap::Args)]
 pub(crate) struct Picture {}
+
+/// One picture of one view.
+#[derive(Deserialize)]
+struct Shot {
+    file: String,
+    recording: String,
+    view: String,
+    /// The moment of the recording, in RFC 3339.
+    at: String,
+    /// Width and height in pixels.
+    size: String,
+}
 
 /// Ends with the value.
 struct Server(Child);
@@ -39,28 +50,50 @@ impl Picture {
         // To replay, the program needs no kernel side.
         let build = ["build", "--package", "isobar", "--bin", "isobar"];
         loudly(Command::new(&cargo).current_dir(root()).args(build))?;
-        let (_server, address) = serve()?;
-        let profile = root().join("target/picture");
-        let mut chromium = Command::new("chromium");
-        chromium.args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]);
-        chromium.args(["--no-first-run", "--force-device-scale-factor=1", SIZE, WITHIN]);
-        chromium.arg(format!("--user-data-dir={}", profile.display()));
-        chromium.arg(format!("--screenshot={}", root().join(PICTURE).display()));
-        quietly(chromium.arg(format!("{address}#now?at={MOMENT}")))?;
-        fs::remove_dir_all(&profile).context("cannot remove the browser's profile")?;
+        let shots: Vec<Shot> = serde_json::from_str(&fs::read_to_string(root().join(PICTURES))?)
+            .with_context(|| format!("cannot read {PICTURES}"))?;
+        for shot in &shots {
+            shot.take()?;
+        }
         // The test that tells an old picture keeps of what this one was made.
         let mut keep = Command::new(&cargo);
-        keep.args(["test", "--quiet", "--package", "isobar", "--test", "pure", "--", "picture_is"]);
+        keep.args([
+            "test",
+            "--quiet",
+            "--package",
+            "isobar",
+            "--test",
+            "pure",
+            "--",
+            "pictures_are",
+        ]);
         loudly(keep.current_dir(root()).env("ISOBAR_PICTURE", "made"))?;
-        println!("{PICTURE}: {} bytes", fs::metadata(root().join(PICTURE))?.len());
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// The program with the recording, and the address of its page.
-fn serve() -> Result<(Server, String)> {
+impl Shot {
+    fn take(&self) -> Result<()> {
+        let Self { file, recording, view, at, size } = self;
+        let (_server, address) = serve(recording)?;
+        let (profile, png) = (root().join("target/picture"), root().join(file));
+        let mut chromium = Command::new("chromium");
+        chromium.args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]);
+        chromium.args(["--no-first-run", "--force-device-scale-factor=1", WITHIN]);
+        chromium.arg(format!("--window-size={size}"));
+        chromium.arg(format!("--user-data-dir={}", profile.display()));
+        chromium.arg(format!("--screenshot={}", png.display()));
+        quietly(chromium.arg(format!("{address}#{view}?at={at}")))?;
+        fs::remove_dir_all(&profile).context("cannot remove the browser's profile")?;
+        println!("{file}: {} bytes", fs::metadata(&png)?.len());
+        Ok(())
+    }
+}
+
+/// The program with a recording, and the address of its page.
+fn serve(recording: &str) -> Result<(Server, String)> {
     let mut isobar = Command::new(root().join("target/debug/isobar"));
-    isobar.current_dir(root()).args(["replay", RECORDING, "--listen", "127.0.0.1:0"]);
+    isobar.current_dir(root()).args(["replay", recording, "--listen", "127.0.0.1:0"]);
     let mut server = Server(isobar.stderr(Stdio::piped()).spawn()?);
     let said = server.0.stderr.take().context("its stderr is a pipe")?;
     for line in BufReader::new(said).lines() {
