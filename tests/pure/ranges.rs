@@ -44,7 +44,12 @@ fn range_of_status_has_every_change() {
                 all.as_array().unwrap().iter().map(|one: &Value| one[field].clone()).collect()
             };
             let conditions = of(&assessment["conditions"], "status");
-            (of(&view["verdict"], "mood"), conditions, assessment["nodePressure"].clone())
+            let word = |one: &Value| match one["isShort"] == true && one["mood"] != "pressed" {
+                true => "short".into(),
+                false => one["mood"].clone(),
+            };
+            let words: Vec<Value> = view["verdict"].as_array().unwrap().iter().map(word).collect();
+            (words, conditions, assessment["nodePressure"].clone())
         };
         let mut views = lines(&[&["top"][..], &ALL].concat(), recording);
         let n = views.len();

@@ -263,7 +263,7 @@ export interface Snapshot {
   tick: number;
   interval: Nanos;
   headline: string;
-  verdict: { resource: Resource; mood: Mood; text: string }[];
+  verdict: { resource: Resource; mood: Mood; isShort: boolean; text: string }[];
   /** The pods and services that use most; `io` is null where no cgroup's is known. */
   usage: { memory: { cgroup: number; held: Bytes }[]; isShortOfMemory: boolean; io: Maybe<{ cgroup: number; io: IoRate; share: Percent }[]>; isIoPartial: boolean };
   decision: Decision;

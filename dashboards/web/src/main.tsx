@@ -7,6 +7,7 @@ import { render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Snapshot } from "./api";
 import { after, isFollowing, momentQuery, startFilm, useFilm, whyAbsent } from "./film";
+import { wordOf } from "./parts";
 import { go, link, mend, type Route, useRoute, VIEWS } from "./route";
 import { FILM_KEYS, pressed as pressedOfFilm, Scrubber } from "./scrubber";
 import { type Link, type Live, pause, useLive } from "./stream";
@@ -43,7 +44,7 @@ function linkText({ link, age }: Live): string {
 
 /** What a screen reader is told: only changes of a word, as figures change every second. */
 function Announcement({ view }: { view: Snapshot }) {
-  const moods = view.verdict.map(({ resource, mood }) => `${RESOURCES[resource]} ${mood}`);
+  const moods = view.verdict.map((one) => `${RESOURCES[one.resource]} ${wordOf(one)}`);
   const holds = view.decision.assessment.conditions.filter(({ status }) => status === "True").map(({ type }) => type);
   const words = [...moods, ...holds.map((type) => `${type} is True`)].join(", ");
   return (

@@ -4,7 +4,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useId, useState } from "preact/hooks";
-import type { Mood, Status } from "./api";
+import type { Mood, Snapshot, Status } from "./api";
 import type { Name } from "./words";
 
 interface Titled {
@@ -34,6 +34,13 @@ export const MoodWord = ({ mood, word = mood }: { mood: Mood; word?: string }) =
   <span class="state" data-mood={mood}>
     {word}
   </span>
+);
+
+/** The word of a verdict: what is short comes before waits that are few. */
+export const wordOf = ({ mood, isShort }: Snapshot["verdict"][number]) => (isShort && mood !== "pressed" ? "short" : mood);
+
+export const VerdictWord = ({ of }: { of: Snapshot["verdict"][number] }) => (
+  <MoodWord mood={of.isShort && of.mood !== "pressed" ? "waits" : of.mood} word={wordOf(of)} />
 );
 
 /** A status, or another word of the same three meanings. */

@@ -230,7 +230,7 @@ export function Scrubber({ film, link }: { film: Film; link: Link }) {
         <p class="legend">
           <span class="key lane-true" />
           condition True, or threshold due <span class="key lane-met" />
-          threshold met <b aria-hidden="true">▼</b> step <b aria-hidden="true">✕</b> OOM kill
+          threshold met <b class="sign" aria-hidden="true">▼</b> step <b class="sign" aria-hidden="true">✕</b> OOM kill
           {film.incidents.length > 0 && <><span class="key incident" /> incident</>}
         </p>
         <Behind label="events of the recording">{() => <Events film={film} />}</Behind>

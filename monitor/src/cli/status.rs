@@ -153,26 +153,32 @@ fn missing(view: &View, n_named: usize) -> Option<String> {
 /// The headline, and one line for each resource.
 pub(crate) fn verdicts(out: &mut dyn Write, view: &View) -> io::Result<()> {
     writeln!(out, "{}", harmless(&view.headline))?;
-    for Verdict { resource, mood, text } in &view.verdict {
-        let resource = match resource {
+    for verdict in &view.verdict {
+        let resource = match verdict.resource {
             Resource::Cpu => "CPU",
             Resource::Memory => "memory",
             Resource::Io => "io",
         };
-        writeln!(out, "{resource:<7} {}  {text}", paint(*mood))?;
+        writeln!(out, "{resource:<7} {}  {}", paint(verdict), verdict.text)?;
     }
     Ok(())
 }
 
-/// The word for a mood, in its colour and as wide as the longest.
-fn paint(mood: Mood) -> String {
-    let (word, colour) = match mood {
-        Mood::Calm => ("calm", "32"),
-        Mood::Waits => ("waits", "33"),
-        Mood::Pressed => ("PRESSED", "31;1"),
-        Mood::Unknown => ("unknown", "2"),
+/// The word of a verdict, in its colour and as wide as the longest.
+fn paint(verdict: &Verdict) -> String {
+    let colour = match verdict.mood {
+        Mood::Pressed => "31;1",
+        _ if verdict.is_short => "33",
+        Mood::Calm => "32",
+        Mood::Waits => "33",
+        Mood::Unknown => "2",
     };
-    format!("\x1b[{colour}m{word:<7}\x1b[0m")
+    format!("\x1b[{colour}m{:<7}\x1b[0m", verdict_word(verdict))
+}
+
+/// The word of a verdict; loud where it is the worst one, also without colour.
+pub(super) fn verdict_word(verdict: &Verdict) -> &'static str {
+    if verdict.mood == Mood::Pressed { "PRESSED" } else { verdict.word() }
 }
 
 fn summary(view: &View) -> Value {

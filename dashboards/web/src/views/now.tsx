@@ -4,7 +4,7 @@
 import type { Condition, History, HistoryEvents, Maybe, Moment, Resource, Rules, Scope, Snapshot, Span } from "../api";
 import { Chart, type Drawn } from "../chart";
 import { risen, shaded, sinceKnown, thresholds, useEvents, useHistory, useRules } from "../history";
-import { Meter, MoodWord, Named, Panel, Sentences, StatusWord } from "../parts";
+import { Meter, MoodWord, Named, Panel, Sentences, StatusWord, VerdictWord } from "../parts";
 import { link } from "../route";
 import type { Past } from "../stream";
 import { isNotable, lately, sufferers, worst, worstShare } from "../waits";
@@ -94,7 +94,7 @@ function Verdict({ view, past, history, events }: { view: Snapshot; past: Past[]
         {view.verdict.map((one) => (
           <li key={one.resource}>
             <b>{RESOURCES[one.resource]}</b>
-            <MoodWord mood={one.mood} />
+            <VerdictWord of={one} />
             <span>
               {moodSince(history, view, one) && <b>{moodSince(history, view, one)}. </b>}
               {sentence(one.text)}
@@ -253,7 +253,7 @@ function Relief({ view, events, isRecorded }: { view: Snapshot; events: HistoryE
           <ul class="sentences">
             {did.map(({ event, came }) => (
               <li key={`${event.tick} ${event.kind} ${event.text}`}>
-                <time>{clock(event.at.wall, view.at.wall)}</time> {stepAlone(event.text)}
+                <time>{clock(event.at.wall, view.at.wall)}</time> {stepAlone(event.text)} (action {event.action})
                 {came && !isObserved(event) && <span class="came"> {sentence(came)}</span>}
               </li>
             ))}

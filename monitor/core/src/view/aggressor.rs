@@ -144,7 +144,12 @@ mod tests {
                 None => None,
             };
             assert_eq!(got, want, "{pairs:?}");
-            let cpu = Verdict { resource: Resource::Cpu, mood: Mood::Pressed, text: String::new() };
+            let cpu = Verdict {
+                resource: Resource::Cpu,
+                mood: Mood::Pressed,
+                is_short: false,
+                text: String::new(),
+            };
             let told = headline(&snapshot, &[cpu], &Decision::default(), &[]).text;
             assert!(told.contains(says), "{pairs:?}: {told}");
         }

@@ -249,7 +249,8 @@ mod tests {
             (Calm,    Calm,    Decision::default(), Lead::Lost,       1, 57_142_856,  "No significant"),
         ];
         for (cpu, memory, decision, by, first, figure, says) in table {
-            let of = |resource, mood| Verdict { resource, mood, text: String::new() };
+            let of =
+                |resource, mood| Verdict { resource, mood, is_short: false, text: String::new() };
             let verdict = vec![of(Cpu, cpu), of(Memory, memory)];
             let view = View { verdict, decision, ..node() };
             let (what, figures) = lead(&view);

@@ -4,8 +4,9 @@
 use crate::model::decision::{Assessment, Met, Observation};
 use crate::model::snapshot::Snapshot;
 use crate::model::threshold::{Resource, Signal};
-use crate::model::units::Bytes;
-use crate::view::verdict::Mood;
+use crate::model::units::{Bytes, Percent};
+use crate::policy::rank::Purpose;
+use crate::view::verdict::{Mood, some};
 
 /// Memory is little below this part of it.
 const LITTLE: u64 = 10;
@@ -29,11 +30,20 @@ pub(super) fn left_by_the_kernel(
     })
 }
 
+/// A threshold of memory that is met, and is not about waiting.
+pub(super) fn short_of_memory(assessment: &Assessment) -> Option<&Met> {
+    let is_short = |met: &&Met| {
+        met.threshold.resource() == Resource::Memory
+            && !Purpose::of(&met.threshold).is_about_waiting()
+    };
+    assessment.met.iter().find(is_short)
+}
+
 /// Memory can be short before a task waits for it.
-pub(super) fn short_before_waits(mood: Mood, assessment: &Assessment) -> Option<String> {
-    let is_memory = |met: &&Met| met.threshold.resource() == Resource::Memory;
-    let met = assessment.met.iter().find(is_memory).filter(|_| mood == Mood::Calm)?;
-    Some(format!("; no task waits yet, although {} is met", met.threshold.name()))
+pub(super) fn short_before_waits(snapshot: &Snapshot, mood: Mood, met: &Met) -> Option<String> {
+    let is_waited_for = some(snapshot.whole.pressure.memory).is_some_and(|raw| raw > Percent(0));
+    let waits = if is_waited_for { "tasks hardly wait yet" } else { "no task waits yet" };
+    (mood == Mood::Calm).then(|| format!("; {waits}, although {} is met", met.threshold.name()))
 }
 
 #[cfg(test)]
@@ -41,6 +51,7 @@ mod tests {
     use super::*;
     use crate::model::decision::Trigger;
     use crate::model::node::Meminfo;
+    use crate::model::psi::{Line, Pressure};
     use crate::model::quantity::Quantity;
     use crate::model::threshold::{Amount, Threshold};
     use crate::model::units::Nanos;
@@ -92,17 +103,22 @@ mod tests {
             missing: None,
         };
         let [memory, disk] = [Signal::MemoryAvailable, Signal::NodefsAvailable].map(met);
-        let told = "; no task waits yet, although memory.available is met";
         #[rustfmt::skip]
         let table = [
-            // word for memory, what is met; what is told
-            (Mood::Calm,    vec![disk, memory], Some(told)),
-            (Mood::Calm,    vec![disk],         None),
-            (Mood::Pressed, vec![memory],       None),
+            // word for memory, raw PSI, what is met; what is told
+            (Mood::Calm,    0,    vec![disk, memory], Some("; no task waits yet, although memory.available is met")),
+            (Mood::Calm,    1_63, vec![memory],       Some("; tasks hardly wait yet, although memory.available is met")),
+            (Mood::Calm,    0,    vec![disk],         None),
+            (Mood::Pressed, 0,    vec![memory],       None),
         ];
-        for (mood, met, want) in table {
+        for (mood, raw, met, want) in table {
             let assessment = Assessment { met, ..Assessment::default() };
-            assert_eq!(short_before_waits(mood, &assessment).as_deref(), want, "{mood:?}");
+            let mut snapshot = Snapshot::default();
+            let some = Line { avg10: Percent(raw), ..Line::default() };
+            snapshot.whole.pressure.memory = Some(Pressure { some: Some(some), full: None });
+            let short = short_of_memory(&assessment);
+            let told = short.and_then(|met| short_before_waits(&snapshot, mood, met));
+            assert_eq!(told.as_deref(), want, "{mood:?}");
         }
     }
 }

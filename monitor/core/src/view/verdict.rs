@@ -8,7 +8,7 @@ use crate::model::psi::{Line, Pressure};
 use crate::model::snapshot::{Scope, Snapshot, Union};
 use crate::model::stall::MemoryCause;
 use crate::model::units::{Micros, MilliCpu, Nanos, Percent};
-use crate::view::left::{left_by_the_kernel, short_before_waits};
+use crate::view::left::{left_by_the_kernel, short_before_waits, short_of_memory};
 use crate::view::waiting::{Level, below_request, short_name};
 
 /// Lower bound of `waits`. Below it, a busy node is a healthy node.
@@ -30,8 +30,25 @@ const AGREES: Percent = Percent(2_00);
 pub struct Verdict {
     pub resource: Resource,
     pub mood: Mood,
+    /// A threshold of what is left of it, or of how long it lasts, is met.
+    #[serde(default)]
+    pub is_short: bool,
     /// One sentence, with the numbers.
     pub text: String,
+}
+
+impl Verdict {
+    /// What a reader sees first: `short` comes before waits that are few.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self.mood {
+            Mood::Pressed => "pressed",
+            _ if self.is_short => "short",
+            Mood::Waits => "waits",
+            Mood::Calm => "calm",
+            Mood::Unknown => "unknown",
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,7 +94,9 @@ pub fn judge(snapshot: &Snapshot, assessment: &Assessment) -> Vec<Verdict> {
     let mut cpu = cpu(snapshot);
     cpu.text.extend(below_requests(snapshot));
     let mut memory = memory(snapshot);
-    memory.text.extend(short_before_waits(memory.mood, assessment));
+    let short = short_of_memory(assessment);
+    memory.is_short = short.is_some();
+    memory.text.extend(short.and_then(|met| short_before_waits(snapshot, memory.mood, met)));
     memory.text.extend(left_by_the_kernel(snapshot, &assessment.observations));
     vec![cpu, memory, io(whole)]
 }
@@ -111,7 +130,7 @@ fn cpu(snapshot: &Snapshot) -> Verdict {
             (false, _) => "unknown: no cgroup was throttled".into(),
         }
     });
-    Verdict { resource: Resource::Cpu, mood: mood(contention, raw), text }
+    Verdict { resource: Resource::Cpu, mood: mood(contention, raw), is_short: false, text }
 }
 
 /// Who waits longest for a quota of its own, and the quota. What waits for quotas within a cgroup counts
@@ -154,7 +173,7 @@ pub(super) fn memory(snapshot: &Snapshot) -> Verdict {
         }
     });
     let mood = if is_certain { own } else { Mood::Unknown };
-    Verdict { resource: Resource::Memory, mood, text }
+    Verdict { resource: Resource::Memory, mood, is_short: false, text }
 }
 
 fn io(whole: &Scope) -> Verdict {
@@ -167,7 +186,7 @@ fn io(whole: &Scope) -> Verdict {
         (Some(some), None) => format!("raw PSI some {some} % (avg10)"),
         (None, _) => "raw PSI could not be read".into(),
     };
-    Verdict { resource: Resource::Io, mood: mood(None, raw), text }
+    Verdict { resource: Resource::Io, mood: mood(None, raw), is_short: false, text }
 }
 
 /// A union's share of the last ten seconds.
@@ -242,7 +261,7 @@ fn mood(share: Option<Share>, raw: Option<Percent>) -> Mood {
     share.map(Share::recent).or(raw).map_or(Mood::Unknown, Mood::of)
 }
 
-fn some(pressure: Option<Pressure>) -> Option<Percent> {
+pub(super) fn some(pressure: Option<Pressure>) -> Option<Percent> {
     pressure.and_then(|p| p.some).map(|line: Line| line.avg10)
 }
 

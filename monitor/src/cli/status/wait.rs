@@ -132,7 +132,8 @@ mod tests {
     #[test]
     fn wish_found_in_a_view() {
         let mut view = View::default();
-        let verdict = |resource, mood| Verdict { resource, mood, text: String::new() };
+        let verdict =
+            |resource, mood| Verdict { resource, mood, is_short: false, text: String::new() };
         view.verdict.push(verdict(Resource::Cpu, Mood::Pressed));
         view.verdict.push(verdict(Resource::Memory, Mood::Waits));
         let assessment = &mut view.decision.assessment;

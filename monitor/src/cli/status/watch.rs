@@ -10,7 +10,7 @@ use isobar_core::model::condition::Status;
 use isobar_core::model::decision::NodePressure;
 use isobar_core::model::units::Nanos;
 use isobar_core::view::View;
-use isobar_core::view::verdict::Mood;
+use isobar_core::view::verdict::Verdict;
 
 use super::{Code, Format, code, paint, summary};
 use crate::cli::afar::Course;
@@ -63,7 +63,7 @@ pub(super) fn past(mut ticks: Course, output: Format) -> Result<Code> {
 /// What counts as a change; figures change in every second.
 #[derive(Debug, PartialEq, Eq)]
 struct Standing {
-    moods: Vec<Mood>,
+    words: Vec<&'static str>,
     conditions: Vec<Status>,
     pressure: Vec<NodePressure>,
 }
@@ -72,7 +72,7 @@ impl Standing {
     fn of(view: &View) -> Self {
         let assessment = &view.decision.assessment;
         Self {
-            moods: view.verdict.iter().map(|verdict| verdict.mood).collect(),
+            words: view.verdict.iter().map(Verdict::word).collect(),
             conditions: assessment.conditions.iter().map(|condition| condition.status).collect(),
             pressure: assessment.node_pressure.clone(),
         }
@@ -89,7 +89,7 @@ fn line(out: &mut dyn Write, view: &View, is_first: bool, output: Format) -> io:
     }
     write!(out, "{}", clock(view.snapshot.at.wall))?;
     for verdict in &view.verdict {
-        write!(out, "  {}", paint(verdict.mood))?;
+        write!(out, "  {}", paint(verdict))?;
     }
     let assessment = &view.decision.assessment;
     let raised = assessment.conditions.iter().filter(|c| c.status == Status::True);

@@ -9,7 +9,7 @@ use ratatui::Frame;
 use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr as _;
 
-use super::super::status::relief;
+use super::super::status::{relief, verdict_word};
 use super::super::terminal::{harmless, shorten, wrapped};
 use super::figures::{length, percent};
 use super::paint::Tone;
@@ -130,7 +130,8 @@ const WIDE: usize = 76;
 fn moods(state: &State, view: &View, columns: usize) -> Line<'static> {
     let paint = state.paint;
     let mut line = Line::default();
-    for Verdict { resource, mood, .. } in &view.verdict {
+    for verdict in &view.verdict {
+        let Verdict { resource, mood, .. } = verdict;
         let (at, resource) = match resource {
             Resource::Cpu => (0, "CPU"),
             Resource::Memory => (1, "memory"),
@@ -138,12 +139,13 @@ fn moods(state: &State, view: &View, columns: usize) -> Line<'static> {
         };
         let gap = if line.spans.is_empty() { "" } else { "   " };
         line.push_span(paint.text(Tone::Plain, format!("{gap}{resource} ")));
-        line.push_span(paint.text((*mood).into(), word(*mood)));
+        line.push_span(paint.text(verdict.into(), verdict_word(verdict)));
         let share = shares(&view.snapshot.whole)[at];
         // For a tick or two work waits of which the average does not know yet.
         let is_known = *mood == Mood::Unknown || share.is_none_or(|share| Mood::of(share) == *mood);
-        if is_known && (columns >= WIDE || *mood != Mood::Calm) {
-            line.push_span(paint.text((*mood).into(), format!(" {} %", percent(share))));
+        // How few wait for what is short says nothing.
+        if is_known && verdict.word() != "short" && (columns >= WIDE || *mood != Mood::Calm) {
+            line.push_span(paint.text(verdict.into(), format!(" {} %", percent(share))));
             line.push_span(paint.text(Tone::Plain, since(state, at)));
         }
     }
@@ -158,15 +160,6 @@ fn since(state: &State, resource: usize) -> String {
         Some((time, true)) => format!(" >{}", length(time)),
         Some((time, false)) => format!(" {}", length(time)),
         None => String::new(),
-    }
-}
-
-fn word(mood: Mood) -> &'static str {
-    match mood {
-        Mood::Calm => "calm",
-        Mood::Waits => "waits",
-        Mood::Pressed => "PRESSED",
-        Mood::Unknown => "unknown",
     }
 }
 

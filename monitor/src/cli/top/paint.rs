@@ -3,7 +3,7 @@
 
 use isobar_core::model::condition::Status;
 use isobar_core::model::units::Percent;
-use isobar_core::view::verdict::Mood;
+use isobar_core::view::verdict::{Mood, Verdict};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
@@ -59,9 +59,10 @@ impl Paint {
     }
 }
 
-impl From<Mood> for Tone {
-    fn from(mood: Mood) -> Self {
-        match mood {
+impl From<&Verdict> for Tone {
+    fn from(verdict: &Verdict) -> Self {
+        match verdict.mood {
+            Mood::Calm | Mood::Unknown if verdict.is_short => Self::Warning,
             Mood::Calm => Self::Quiet,
             Mood::Waits => Self::Warning,
             Mood::Pressed => Self::Bad,

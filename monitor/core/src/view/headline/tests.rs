@@ -42,7 +42,7 @@ fn node(a_waits: u64, blames: &[(u64, u64)]) -> Snapshot {
 }
 
 fn verdict(resource: Resource, mood: Mood) -> Verdict {
-    Verdict { resource, mood, text: String::new() }
+    Verdict { resource, mood, is_short: false, text: String::new() }
 }
 
 #[test]
