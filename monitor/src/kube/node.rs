@@ -43,6 +43,10 @@ pub(super) fn api(client: Client) -> Api<Node> {
 /// The name of this part in capabilities.
 pub const NAME: &str = "node object";
 
+/// Source: kubernetes.io/docs/reference/labels-annotations-taints.
+const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
+const ZONE: &str = "topology.kubernetes.io/zone";
+
 /// Watches until the agent leaves. An object that cannot be had stays as it was last seen.
 pub(super) async fn watch(
     client: Client,
@@ -54,6 +58,7 @@ pub(super) async fn watch(
     let mut events = pin!(watcher(api(client.clone()), config).default_backoff());
     // Whether the cluster has the node; `None` until that was told.
     let mut is_there = None;
+    let mut machine = String::new();
     let mut trouble: Option<Trouble> = None;
     let mut wait = PROBED.0;
     loop {
@@ -64,7 +69,7 @@ pub(super) async fn watch(
                 wait = PROBED.1.min(wait * 2);
                 if ends && answers(&client).await {
                     (trouble, wait) = (None, PROBED.0);
-                    board.report(NAME, told(name, is_there == Some(true)));
+                    board.report(NAME, told(name, is_there == Some(true), &machine));
                 }
                 continue;
             }
@@ -80,7 +85,8 @@ pub(super) async fn watch(
                 board.set_node_uid(node.metadata.uid.clone());
                 board.set_allocatable(allocatable(&node));
                 (trouble, wait) = (None, PROBED.0);
-                board.report(NAME, told(name, true));
+                machine = machine_of(&node);
+                board.report(NAME, told(name, true, &machine));
                 to.send_replace(Some(node));
             }
             Ok(Event::InitDone) if is_there.is_some() => {}
@@ -88,7 +94,7 @@ pub(super) async fn watch(
                 is_there = Some(false);
                 (trouble, wait) = (None, PROBED.0);
                 to.send_replace(None);
-                board.report(NAME, told(name, false));
+                board.report(NAME, told(name, false, &machine));
             }
             Err(why) => {
                 trouble = Some(Trouble::of(&why));
@@ -106,11 +112,19 @@ fn allocatable(node: &Node) -> ResourceList {
     all.filter_map(|(name, text)| Some((name.clone(), text.parse().ok()?))).collect()
 }
 
+/// What the well-known labels say of the machine: `, of type m5.large, in eu-west-1a`.
+fn machine_of(node: &Node) -> String {
+    let label = |name| node.metadata.labels.as_ref()?.get(name);
+    let kind = label(INSTANCE_TYPE).map(|kind| format!(", of type {kind}"));
+    let zone = label(ZONE).map(|zone| format!(", in {zone}"));
+    kind.into_iter().chain(zone).collect()
+}
+
 /// What the watch has told, where it works.
-fn told(name: &str, is_there: bool) -> Report {
+fn told(name: &str, is_there: bool, machine: &str) -> Report {
     let remedy = "name the node as the cluster does, with --node-name or NODE_NAME";
     match is_there {
-        true => Report::Works(format!("watches node {name}")),
+        true => Report::Works(format!("watches node {name}{machine}")),
         false => Report::Fails(format!("the cluster has no node {name}"), Some(remedy)),
     }
 }

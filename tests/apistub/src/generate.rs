@@ -15,10 +15,15 @@ pub fn node(name: &str) -> Value {
         })
     };
     let capacity = json!({"cpu": "8", "memory": "32Gi", "pods": "110"});
+    let labels = json!({
+        "kubernetes.io/hostname": name,
+        "node.kubernetes.io/instance-type": "m5.large",
+        "topology.kubernetes.io/zone": "eu-1a",
+    });
     json!({
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "metadata": {"name": name, "labels": labels},
         "spec": {},
         "status": {
             "capacity": capacity,

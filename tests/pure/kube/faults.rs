@@ -86,10 +86,12 @@ fn kube_faults_server_that_hangs_is_told_and_overcome() {
 fn kube_faults_watch_of_the_node_that_was_cut_goes_on() {
     let bed = Bed::new();
     let told = || bed.capability("node object").unwrap_or_default();
-    eventually("the node is watched", || told() == "watches node n1");
+    eventually("the node is watched", || told() == "watches node n1, of type m5.large, in eu-1a");
     bed.stub.cut_connections();
     eventually("that it was cut is told", || told().contains("reset"));
-    within(Duration::from_secs(15), "it goes on", || told() == "watches node n1");
+    within(Duration::from_secs(15), "it goes on", || {
+        told() == "watches node n1, of type m5.large, in eu-1a"
+    });
 }
 
 #[test]
@@ -108,7 +110,7 @@ fn kube_faults_node_that_is_not_there_is_told() {
 fn kube_faults_node_that_is_gone_is_not_watched_again() {
     let bed = Bed::new();
     let told = || bed.capability("node object").unwrap_or_default();
-    eventually("the node is watched", || told() == "watches node n1");
+    eventually("the node is watched", || told() == "watches node n1, of type m5.large, in eu-1a");
     bed.stub.remove("nodes", "", "n1");
     let absent = "the cluster has no node n1";
     eventually("it is gone", || told() == absent);

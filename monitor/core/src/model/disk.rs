@@ -104,6 +104,12 @@ impl PodDisk {
     /// Source: kubelet `pkg/kubelet/eviction/helpers.go`, `buildSignalToRankFunc`.
     #[must_use]
     pub fn counted(&self, signal: Signal, layout: DiskLayout, pod: Option<&Pod>) -> DiskUse {
+        self.parts(signal, layout, pod).into_iter().fold(DiskUse::default(), DiskUse::plus)
+    }
+
+    /// The layers, logs and volumes of which [`Self::counted`] is the sum.
+    #[must_use]
+    pub fn parts(&self, signal: Signal, layout: DiskLayout, pod: Option<&Pod>) -> Vec<DiskUse> {
         use Signal::{ImagefsAvailable, ImagefsInodesFree, NodefsAvailable, NodefsInodesFree};
         let is_of_node = matches!(signal, NodefsAvailable | NodefsInodesFree);
         let is_of_images = matches!(signal, ImagefsAvailable | ImagefsInodesFree);
@@ -113,7 +119,7 @@ impl PodDisk {
             DiskLayout::ImagesAlone => (!is_of_images, !is_of_images),
         };
         if !has_layers && !has_rest {
-            return DiskUse { bytes: Some(Bytes(0)), inodes: Some(0) };
+            return vec![DiskUse { bytes: Some(Bytes(0)), inodes: Some(0) }];
         }
         let is_local = |name: &str| {
             pod.is_none_or(|pod| pod.volumes.iter().any(|v| v.name == name && v.is_local))
@@ -123,7 +129,7 @@ impl PodDisk {
         let volumes = self.volumes.iter().filter(|(name, _)| is_local(name)).map(|(_, used)| *used);
         let layers = layers.filter(|_| has_layers);
         let rest = logs.chain(volumes).filter(|_| has_rest);
-        layers.chain(rest).fold(DiskUse::default(), DiskUse::plus)
+        layers.chain(rest).collect()
     }
 }
 

@@ -88,7 +88,7 @@ impl TakerStanding {
         if self.slots.back().is_some_and(|last| last.at >= now) {
             *self = Self::default();
         }
-        self.fills.update(sample);
+        self.fills.update(sample, parties);
         let n = self.slots.len();
         let is_dense = n >= 2 && now.since(self.slots[n - 2].at) < SPACING[0].1;
         if is_dense {
@@ -111,7 +111,7 @@ impl TakerStanding {
         }
         let n_slots = self.slots.len();
         for (id, scope) in parties {
-            let held = scope.files.as_deref().and_then(Holding::of);
+            let held = scope.files.as_deref().and_then(|files| Holding::of(files, None));
             if let (None, Some(held)) = (self.parties.get(id), held) {
                 // It existed before it became a party of its own: no growth is known yet.
                 self.parties.insert(*id, vec![held; n_slots - usize::from(!is_dense)].into());
@@ -124,7 +124,7 @@ impl TakerStanding {
                 readings.pop_back();
             }
             // One that cannot be read just now has neither grown nor shrunk.
-            match files.and_then(Holding::of).or(last) {
+            match files.and_then(|files| Holding::of(files, last)).or(last) {
                 Some(reading) => readings.push_back(reading),
                 None => readings.clear(),
             }

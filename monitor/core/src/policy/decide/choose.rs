@@ -37,17 +37,17 @@ pub(super) fn choose(
         relief.held = Some(Hold::UseUnknown);
         return;
     }
-    let by_use = question.field.filter(|field| field.is_by_use());
-    let takers = by_use.map(|field| field.takers(EXAMINED));
-    let head = takers.as_deref().unwrap_or(head);
-    if let (Some(field), true) = (by_use, head.is_empty()) {
-        let taker = field.largest_taker().map(Taker::full_name).unwrap_or_default();
-        let most = if taker.is_empty() { "a program outside pods" } else { &taker };
-        let text = format!("no candidate is a cause of {name}: {most} took most");
-        let hold = Hold::TakenByOther { taker };
-        return standing.hold_back(HeldBack::NoCause, hold, text, relief);
+    if question.field.is_some_and(Field::is_not_yet_known) {
+        relief.held = Some(Hold::NotYetKnown);
+        return;
     }
+    let causes = question.field.filter(|field| field.is_of_causes());
+    let takers = causes.map(|field| field.takers(EXAMINED));
+    let head = takers.as_deref().unwrap_or(head);
     let floor = harm_floor(question, &first.threshold, head);
+    if head.is_empty() {
+        return without_cause(question, standing, (&first, floor), relief);
+    }
     if let Some(new) = of_those(question, standing, &first, &worth_it(head, floor)) {
         return relief.actions.push(new.begin(question, standing));
     }
@@ -62,14 +62,7 @@ pub(super) fn choose(
         return relief.actions.push(new.begin(question, standing));
     }
     if head.iter().any(|candidate| is_harmless(candidate, floor)) {
-        let outsider = question.ranking.and_then(|ranking| ranking.outsiders.first());
-        let Some(outsider) = outsider.filter(|one| one.harm >= floor) else {
-            relief.held = Some(Hold::BelowHarmBudget);
-            return;
-        };
-        let text = format!("no candidate is a cause of {name}: {}", explain::outsider(outsider));
-        let hold = Hold::HarmedByOther { by: outsider.path.0.to_string() };
-        return standing.hold_back(HeldBack::NoCause, hold, text, relief);
+        return without_cause(question, standing, (&first, floor), relief);
     }
     let n = head.len() + more.len();
     let text = match head.iter().chain(&more).all(frees_too_little) {
@@ -77,6 +70,32 @@ pub(super) fn choose(
         false => format!("no step is left for the first {n} candidates; {name} stays"),
     };
     standing.hold_back(HeldBack::NothingHelps, Hold::NothingHelps, text, relief);
+}
+
+/// No candidate is a cause: says which party is, as far as that is known.
+fn without_cause(
+    question: &Question<'_>,
+    standing: &mut ReliefStanding,
+    (first, floor): (&Met, Nanos),
+    relief: &mut Relief,
+) {
+    let (most, hold) = if Purpose::of(&first.threshold).is_about_waiting() {
+        let outsider = question.ranking.and_then(|ranking| ranking.outsiders.first());
+        let Some(outsider) = outsider.filter(|one| one.harm >= floor) else {
+            relief.held = Some(Hold::BelowHarmBudget);
+            return;
+        };
+        let by = outsider.path.0.to_string();
+        (explain::outsider(outsider), Hold::HarmedByOther { by })
+    } else {
+        let taker = question.field.and_then(Field::largest_taker);
+        let taker = taker.map(Taker::full_name).unwrap_or_default();
+        let most = if taker.is_empty() { "a program outside pods" } else { &taker };
+        (format!("{most} took most"), Hold::TakenByOther { taker })
+    };
+    let name = first.threshold.name();
+    let text = format!("no candidate is a cause of {name}: {most}");
+    standing.hold_back(HeldBack::NoCause, hold, text, relief);
 }
 
 /// Whether, in the order `cause`, what pods have on a disk was read before it ran short or before the

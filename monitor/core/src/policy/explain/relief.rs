@@ -241,7 +241,9 @@ pub fn held(hold: &Hold, now: Nanos) -> String {
                 .into()
         }
         Hold::NotYetKnown => {
-            "who took the memory that is short is known after ten seconds of watching".into()
+            "who took what is short is not known yet: isobar watches memory and threads for ten \
+             seconds, a disk for a minute"
+                .into()
         }
         Hold::TakenByOther { taker } if taker.is_empty() => {
             "no candidate took what is short: the kernel or a program outside pods did, or it is not \

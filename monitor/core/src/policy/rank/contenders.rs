@@ -54,25 +54,30 @@ pub(super) fn of_node(
         let known = pod.map(|pod| Contender::of(pod, class, &settings.ranking));
         let contender = known.unwrap_or_else(|| Contender::unknown(uid, class));
         let spared = contender.spared.or_else(|| protected_pods.get(uid).copied());
+        let usage = match resource {
+            Resource::Io => entry.map(|entry| Quantity::bytes(entry.taken)),
+            Resource::Storage | Resource::Inodes => on_disk(sample, purpose, uid, pod),
+            resource => uses.of(resource, settings.ranking.order),
+        };
+        let memory = |scope: &Scope| {
+            let files = scope.files.as_ref()?;
+            match can_evict && pod.is_some() {
+                true => held(files).map(|held| held.0),
+                false => freed_by_end(files, counts),
+            }
+        };
         Contender {
             // Its cgroup is named after this one, whatever the API's picture of it is called.
             uid: uid.into(),
             request: request(pod, class, resource),
-            usage: match resource {
-                Resource::Io => entry.map(|entry| Quantity::bytes(entry.taken)),
-                Resource::Storage | Resource::Inodes => on_disk(sample, purpose, uid, pod),
-                resource => uses.of(resource, settings.ranking.order),
-            },
+            usage,
             harm,
             taken: lost.zip(uses.id).map(|(lost, id)| lost.taken_by(id)),
             lasting: lost.zip(uses.id).map(|(lost, id)| lost.lasting_of(id)),
-            frees: uses.pod.and_then(|scope| {
-                let files = scope.files.as_ref()?;
-                match can_evict && pod.is_some() && resource == Resource::Memory {
-                    true => held(files).map(|held| held.0),
-                    false => freed_by_end(files, counts),
-                }
-            }),
+            frees: match resource {
+                Resource::Memory => uses.pod.and_then(memory),
+                _ => usage.map(Quantity::to_u64),
+            },
             spared,
             ..contender
         }
@@ -87,7 +92,11 @@ pub(super) fn of_node(
         let spared = spared.or(contender.spared);
         let taken = lost.map(|lost| lost.taken_by(id));
         let lasting = lost.map(|lost| lost.lasting_of(id));
-        let frees = scope.files.as_ref().and_then(|files| freed_by_end(files, counts));
+        let memory = || freed_by_end(scope.files.as_ref()?, counts);
+        let frees = match resource {
+            Resource::Memory => memory(),
+            _ => contender.usage.map(Quantity::to_u64),
+        };
         Some(Contender { spared, taken, lasting, frees, ..contender })
     });
     uses(snapshot).into_iter().map(gone_into).chain(services).collect()

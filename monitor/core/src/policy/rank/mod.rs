@@ -83,6 +83,7 @@ pub struct Pool<'a> {
     rules: &'a settings::Ranking,
     need: Need,
     loss: Option<Loss>,
+    is_not_yet_known: bool,
 }
 
 impl<'a> Pool<'a> {
@@ -105,6 +106,8 @@ impl<'a> Pool<'a> {
             Resource::Cpu | Resource::Io => None,
         };
         let is_memory = resource == Resource::Memory;
+        let is_watched = matches!(resource, Resource::Storage | Resource::Inodes | Resource::Pids);
+        let is_not_yet_known = is_watched && rules.order == Order::Cause && lost.is_none();
         // Where no party took of the disk or the pids lately, how much each has is compared.
         let lost = lost.filter(|lost| is_memory || lost.is_established);
         let protected = Protected::of(settings, sample, snapshot);
@@ -133,14 +136,15 @@ impl<'a> Pool<'a> {
         let from = need.taker_from.unwrap_or_default();
         let told = |lost: Lost| lost.told(snapshot, sample, from, may_be_marked);
         let loss = lost.map(told);
-        Self { contenders, outsiders, purpose, rules, need, loss }
+        Self { contenders, outsiders, purpose, rules, need, loss, is_not_yet_known }
     }
 
     #[must_use]
     pub fn field(&self) -> Field<'_> {
         let (purpose, rules) = (self.purpose, self.rules);
         let field = Field::for_need(&self.contenders, purpose, rules.order, rules, &self.need);
-        Field { outsiders: &self.outsiders, loss: self.loss.as_ref(), ..field }
+        let (loss, is_not_yet_known) = (self.loss.as_ref(), self.is_not_yet_known);
+        Field { outsiders: &self.outsiders, loss, is_not_yet_known, ..field }
     }
 }
 
@@ -151,6 +155,7 @@ pub struct Field<'a> {
     scale: Scale,
     outsiders: &'a [Outsider],
     loss: Option<&'a Loss>,
+    is_not_yet_known: bool,
     lasting_outside: u64,
     /// On their own.
     open: Vec<&'a Contender>,
@@ -190,9 +195,19 @@ impl<'a> Field<'a> {
             }
         }
         let groups = group::take_out(&mut open, scale, rules.group_below);
-        let (outsiders, loss) = (&[][..], None);
+        let (outsiders, loss, is_not_yet_known) = (&[][..], None, false);
         let lasting_outside = need.lasting_outside;
-        Self { purpose, scale, outsiders, loss, lasting_outside, open, groups, spared }
+        Self {
+            purpose,
+            scale,
+            outsiders,
+            loss,
+            is_not_yet_known,
+            lasting_outside,
+            open,
+            groups,
+            spared,
+        }
     }
 
     /// The first `head` of each list, and how many there are.
@@ -218,10 +233,18 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Whether candidates are compared by what they took of a disk or of pids.
+    /// Whether those alone may be chosen that are a cause, of a CPU, a disk or pids: it is known what
+    /// each party took, or how long others wait because of it.
     #[must_use]
-    pub fn is_by_use(&self) -> bool {
-        self.scale.resource != Resource::Memory && matches!(self.scale.cause, Some(By::Taken(_)))
+    pub fn is_of_causes(&self) -> bool {
+        self.scale.resource != Resource::Memory
+            && matches!(self.scale.cause, Some(By::Taken(_) | By::Holds(_) | By::Harm(_)))
+    }
+
+    /// In the order `cause`: who took of the disk or the pids has not been watched for long enough.
+    #[must_use]
+    pub fn is_not_yet_known(&self) -> bool {
+        self.is_not_yet_known
     }
 
     /// In the order `cause`, of no candidate it is known how much it has of the disk or the pids.

@@ -90,7 +90,8 @@ pub(super) fn causes(
         let largest = largest.unwrap_or_default().max(outside);
         takers::taker_from(largest, resource).max(shortfall.real_part())
     };
-    let above: Vec<Option<u64>> = contenders.iter().map(taken_above_request).collect();
+    let above = |one: &Contender| taken_above_request(one, resource);
+    let above: Vec<Option<u64>> = contenders.iter().map(above).collect();
     let least = lost.lost / OF_LOST;
     let from_above = from(above.iter().copied().flatten().max()).max(least);
     if above.iter().flatten().any(|taken| *taken >= from_above) {
@@ -123,10 +124,12 @@ fn promised(contenders: &[Contender], from: u64) -> Option<u64> {
     left.reduce(u64::saturating_add)
 }
 
-/// What it took beyond its request; all of it where the request is not known.
-fn taken_above_request(contender: &Contender) -> Option<u64> {
+/// What it took beyond its request; all of it where the request is not known, and of inodes, which
+/// cannot be requested.
+fn taken_above_request(contender: &Contender, resource: Resource) -> Option<u64> {
     let taken = contender.taken?;
-    let Some((usage, request)) = contender.usage.zip(contender.request) else {
+    let request = contender.request.filter(|_| resource != Resource::Inodes);
+    let Some((usage, request)) = contender.usage.zip(request) else {
         return Some(taken);
     };
     let above = if usage > request { usage.minus(request).to_u64() } else { 0 };

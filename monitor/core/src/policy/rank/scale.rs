@@ -84,12 +84,12 @@ impl Scale {
             Some(promised) => By::Holds(promised),
             None => By::Taken(need.taker_from.unwrap_or_else(|| Need::taker_from(contenders))),
         };
-        let by_growth = || need.taker_from.map(By::Taken);
         match (self.resource, purpose.is_about_waiting()) {
             (Resource::Memory, true) => by_harm.or_else(|| Some(by_taken())),
             (Resource::Memory, false) => Some(by_taken()),
             (_, true) => by_harm,
-            (_, false) => by_growth().or_else(by_use),
+            (_, false) if need.taker_from.is_some() => Some(by_taken()),
+            (_, false) => by_use(),
         }
     }
 
@@ -182,13 +182,9 @@ impl Scale {
 
     /// A real part of what is missing and, of a taker, of what it took: shared memory stays.
     pub(super) fn frees_enough(self, contender: &Contender) -> Option<bool> {
-        let frees = match self.resource {
-            Resource::Memory => contender.frees,
-            _ => contender.usage.map(Quantity::to_u64),
-        };
         let took = matches!(self.cause, Some(By::Taken(_)));
         let part = contender.part_taken().filter(|_| took).unwrap_or_default();
-        frees.map(|frees| frees >= part.max(self.real_part))
+        contender.frees.map(|frees| frees >= part.max(self.real_part))
     }
 }
 

@@ -20,8 +20,10 @@ pub(crate) enum Counts {
 }
 
 impl Holding {
-    pub(super) fn of(files: &Cgroup) -> Option<Self> {
-        Some(Self(held(files)?.0, cache(files)?.0, files.pids_current.unwrap_or_default()))
+    /// `last`: its reading before, for threads that cannot be read just now.
+    pub(super) fn of(files: &Cgroup, last: Option<Self>) -> Option<Self> {
+        let threads = files.pids_current.or(last.map(|last| last.2)).unwrap_or_default();
+        Some(Self(held(files)?.0, cache(files)?.0, threads))
     }
 
     pub(super) fn amount(self, counts: Counts) -> u64 {

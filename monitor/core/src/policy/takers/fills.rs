@@ -5,27 +5,38 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::Lost;
-use crate::model::disk::DiskUse;
+use crate::model::decision::Observation;
+use crate::model::disk::{DiskReading, DiskSource};
 use crate::model::pod::Place;
 use crate::model::sample::Sample;
 use crate::model::snapshot::Snapshot;
 use crate::model::threshold::{Resource, Signal};
-use crate::model::units::{Bytes, Nanos};
+use crate::model::units::Nanos;
+use crate::model::workload::by_cgroup_uid;
 use crate::policy::assess::signals::observe;
+use crate::policy::workload::Parties;
 
 /// Growth is looked at over this time and up to twice as much: a kubelet looks at volumes once a minute.
 const WINDOW: Nanos = Nanos(60 * Nanos::SECOND.0);
 /// In less time one write would be the whole of it.
 const SHORTEST: Nanos = Nanos(5 * Nanos::SECOND.0);
-/// Less says nothing: logs and layers of other pods grow as much.
-const LEAST: DiskUse = DiskUse { bytes: Some(Bytes(16 << 20)), inodes: Some(1_000) };
+/// A reading that is late is waited for so long; then what was read before is forgotten.
+const KEPT: Nanos = Nanos(120 * Nanos::SECOND.0);
+/// Less growth says nothing: logs and layers of other pods grow as much.
+const LEAST_BYTES: u64 = 16 << 20;
+const LEAST_INODES: u64 = 1_000;
+/// Nor does less than this part of the disk.
+const LEAST_PART: u64 = 10_000;
 
-/// An earlier reading of what pods have on disk, and the last one.
+/// The last reading of what pods have on the disks, one of a minute or two ago, and the one that will
+/// take its place.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Fills {
     #[serde(skip_serializing_if = "Option::is_none")]
     earlier: Option<Reading>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<Reading>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last: Option<Reading>,
 }
@@ -34,11 +45,24 @@ pub(super) struct Fills {
 #[serde(default, rename_all = "camelCase")]
 struct Reading {
     at: Nanos,
-    /// By pod uid.
-    pods: BTreeMap<String, DiskUse>,
-    /// What was left, in bytes or inodes.
-    left: BTreeMap<Signal, u64>,
+    source: DiskSource,
+    disks: BTreeMap<Signal, Disk>,
 }
+
+/// What one signal looks at, in bytes or inodes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Disk {
+    left: u64,
+    capacity: u64,
+    /// By uid, each pod that had a cgroup then.
+    pods: BTreeMap<String, Has>,
+}
+
+/// How much a pod had, and of how many layers, logs and volumes that is the sum; of none if it is not
+/// known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Has(u64, usize);
 
 impl Fills {
     pub(super) fn is_empty(&self) -> bool {
@@ -46,58 +70,113 @@ impl Fills {
     }
 
     /// Takes in what pods have on disk, if it was read anew.
-    pub(super) fn update(&mut self, sample: &Sample) {
+    pub(super) fn update(&mut self, sample: &Sample, parties: &Parties<'_>) {
+        let last = self.last.as_ref();
         let Some(disks) = &sample.pod_disks else {
-            *self = Self::default();
+            if last.is_some_and(|last| sample.at.boot.since(last.at) > KEPT) {
+                *self = Self::default();
+            }
             return;
         };
-        if self.last.as_ref().is_some_and(|last| last.at == disks.at) {
+        if last.is_some_and(|last| last.at == disks.at) {
             return;
         }
-        let is_disk =
-            |signal: &Signal| matches!(signal.resource(), Resource::Storage | Resource::Inodes);
-        let left = Signal::ALL.into_iter().filter(is_disk);
-        let left = left.filter_map(|on| Some((on, observe(on, sample, None).ok()?.available)));
-        let pods = disks.pods.iter().map(|(uid, disk)| (uid.clone(), disk.whole));
-        let new = Reading { at: disks.at, pods: pods.collect(), left: left.collect() };
-        let Some(last) = self.last.replace(new) else { return };
-        let is_far = |earlier: &Reading| last.at.since(earlier.at) >= WINDOW;
-        if self.earlier.as_ref().is_none_or(is_far) {
-            self.earlier = Some(last);
+        // A walk and a kubelet count in other ways.
+        if last.is_some_and(|last| last.source != disks.source) {
+            *self = Self::default();
+        }
+        let Some(last) = self.last.replace(Reading::of(disks, sample, parties)) else { return };
+        let is_far = |other: &Reading| last.at.since(other.at) >= WINDOW;
+        match (&self.earlier, &self.next) {
+            (None, _) => self.earlier = Some(last),
+            (Some(earlier), None) if is_far(earlier) => self.next = Some(last),
+            (_, Some(next)) if is_far(next) => {
+                self.earlier = self.next.replace(last);
+            }
+            _ => {}
         }
     }
 
-    /// What was lost for `signal`, and which pods took it; `None` if that is not known.
+    /// What was lost for `signal`, and which pods took it; `None` if that is not known, or not yet.
     pub(super) fn lost(&self, signal: Signal, snapshot: &Snapshot) -> Option<Lost> {
         let (earlier, last) = (self.earlier.as_ref()?, self.last.as_ref()?);
         let over = last.at.since(earlier.at);
-        let amount = |used: &DiskUse| match signal.resource() {
-            Resource::Inodes => used.inodes,
-            _ => used.bytes.map(|Bytes(n)| n),
-        };
-        let filled = earlier.left.get(&signal)?.saturating_sub(*last.left.get(&signal)?);
-        // A pod that was not measured then had nothing, or it is not known.
-        let then = |uid: &String| earlier.pods.get(uid).and_then(amount);
-        let grown = |uid: &String| {
-            Some(amount(last.pods.get(uid)?)?.saturating_sub(then(uid).unwrap_or(0)))
-        };
-        let pods = snapshot.scopes.iter().filter_map(|(id, scope)| match &scope.place {
-            Place::Pod { uid, .. } => Some((*id, grown(uid).filter(|grown| *grown > 0)?)),
-            _ => None,
-        });
-        let taken: BTreeMap<_, _> = pods.collect();
+        let (then, now) = (earlier.disks.get(&signal)?, last.disks.get(&signal)?);
+        let (mut taken, mut is_assumed, mut is_unknown) = (BTreeMap::new(), false, false);
+        for (id, scope) in &snapshot.scopes {
+            let Place::Pod { uid, .. } = &scope.place else { continue };
+            match now.grown_since(then, uid) {
+                Some((0, _)) => {}
+                Some((grown, is_measured)) => {
+                    is_assumed |= !is_measured;
+                    taken.insert(*id, grown);
+                }
+                None => is_unknown = true,
+            }
+        }
         let sum = taken.values().fold(0, |sum: u64, grown| sum.saturating_add(*grown));
-        // It had something if pods took more than was lost.
-        let is_unread =
-            |(uid, _): (&String, &DiskUse)| earlier.pods.contains_key(uid) && then(uid).is_none();
-        let noise = (filled / 8).saturating_add(amount(&LEAST)?);
-        if sum > filled.saturating_add(noise) && last.pods.iter().any(is_unread) {
+        let filled = then.left.saturating_sub(now.left);
+        let least = if signal.resource() == Resource::Inodes { LEAST_INODES } else { LEAST_BYTES };
+        let least = least.max(now.capacity / LEAST_PART);
+        // What was not measured then was there, if pods grew by more than the disk lost.
+        if is_assumed && sum > filled.saturating_add(filled / 8).saturating_add(least) {
             return None;
         }
         let lost = filled.max(sum);
-        let is_established = over >= SHORTEST && Some(lost) >= amount(&LEAST);
-        let (unattributed, lasting) = (lost - sum, taken.clone());
+        let unattributed = lost - sum;
+        let is_established = over >= SHORTEST && lost >= least;
+        // A pod whose growth is not known may have taken what no other did.
+        let is_open = is_unknown && taken.values().all(|grown| *grown < unattributed);
+        if is_established && is_open || !is_established && over < WINDOW {
+            return None;
+        }
+        let lasting = taken.clone();
         Some(Lost { lost, over, taken, lasting, unattributed, is_established })
+    }
+}
+
+impl Reading {
+    fn of(disks: &DiskReading, sample: &Sample, parties: &Parties<'_>) -> Self {
+        let DiskReading { at, source, .. } = *disks;
+        let told = sample.pods.as_ref().map(by_cgroup_uid).unwrap_or_default();
+        let layout = sample.node.filesystems.layout();
+        let uids = parties.values().filter_map(|scope| match &scope.place {
+            Place::Pod { uid, .. } => Some(uid),
+            _ => None,
+        });
+        let uids: Vec<&String> = uids.collect();
+        let disk = |signal: Signal| {
+            let resource = signal.resource();
+            let Observation { available, capacity, .. } = observe(signal, sample, None).ok()?;
+            let has = |uid: &str| {
+                let pod = told.get(uid).copied();
+                let parts = disks.pods.get(uid).map(|disk| disk.parts(signal, layout, pod));
+                let parts = parts.into_iter().flatten().filter_map(|part| part.of(resource));
+                parts.fold(Has::default(), |Has(sum, n), part| {
+                    Has(sum.saturating_add(part.to_u64()), n + 1)
+                })
+            };
+            let pods = uids.iter().map(|uid| ((*uid).clone(), has(uid))).collect();
+            Some((signal, Disk { left: available, capacity, pods }))
+        };
+        let is_disk =
+            |signal: &Signal| matches!(signal.resource(), Resource::Storage | Resource::Inodes);
+        Self {
+            at,
+            source,
+            disks: Signal::ALL.into_iter().filter(is_disk).filter_map(disk).collect(),
+        }
+    }
+}
+
+impl Disk {
+    /// How much more a pod has than it had `then`, and whether all of that was measured then: a volume
+    /// that was not is assumed to have been empty. `None` if it is not known now.
+    fn grown_since(&self, then: &Self, uid: &str) -> Option<(u64, bool)> {
+        let Has(now, n) = *self.pods.get(uid).filter(|Has(_, n)| *n > 0)?;
+        // Without a cgroup it was not there.
+        let Has(then, n_then) = then.pods.get(uid).copied().unwrap_or(Has(0, n));
+        Some((now.saturating_sub(then), n_then >= n))
     }
 }
 
@@ -106,32 +185,102 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::model::disk::{DiskReading, PodDisk};
+    use crate::model::cgroup::{CgroupId, CgroupPath};
+    use crate::model::disk::{DiskUse, PodDisk};
     use crate::model::node::Filesystem;
+    use crate::model::pod::QosClass;
+    use crate::model::snapshot::Scope;
+    use crate::model::units::Bytes;
+
+    const MIB: u64 = 1 << 20;
+
+    /// A node with the pod `u1`.
+    fn node() -> Snapshot {
+        let place = Place::Pod { uid: "u1".into(), class: QosClass::Burstable };
+        let path = CgroupPath("/kubepods/podu1".into());
+        let scope = Scope { place, path, ..Scope::default() };
+        Snapshot { scopes: [(CgroupId(1), scope)].into(), ..Snapshot::default() }
+    }
+
+    /// A disk of 1,000 MiB at a second: how many are left, and what each volume of `u1` has of it.
+    fn sample(second: u64, left: u64, volumes: &[u64], source: DiskSource) -> Sample {
+        let mut sample = Sample::default();
+        let nodefs = Filesystem {
+            available: Bytes(left * MIB),
+            capacity: Bytes(1_000 * MIB),
+            ..Filesystem::default()
+        };
+        sample.node.filesystems.nodefs = Some(nodefs);
+        let used = |n: &u64| DiskUse { bytes: Some(Bytes(n * MIB)), inodes: None };
+        let names = (0..).map(|i: u32| i.to_string());
+        let volumes = names.zip(volumes.iter().map(used)).collect();
+        let pods = [("u1".into(), PodDisk { volumes, ..PodDisk::default() })].into();
+        let at = Nanos(second * Nanos::SECOND.0);
+        sample.at.boot = at;
+        sample.pod_disks = Some(Arc::new(DiskReading { at, pods, source }));
+        sample
+    }
 
     #[test]
-    fn fills_come_back_as_they_were_written() {
-        let mut fills = Fills::default();
-        for second in [1, 1, 11] {
-            let mut sample = Sample::default();
-            let nodefs = Filesystem {
-                available: Bytes(900 - second),
-                capacity: Bytes(1_000),
-                ..Filesystem::default()
-            };
-            sample.node.filesystems.nodefs = Some(nodefs);
-            let whole = DiskUse { bytes: Some(Bytes(second)), inodes: None };
-            let pods = [("u1".into(), PodDisk { whole, ..PodDisk::default() })].into();
-            let at = Nanos(second * Nanos::SECOND.0);
-            sample.pod_disks = Some(Arc::new(DiskReading { at, pods, ..DiskReading::default() }));
-            fills.update(&sample);
+    fn lost_is_told_once_it_is_known() {
+        use DiskSource::{Kubelet, Walk};
+        let snapshot = node();
+        let parties: Parties<'_> = snapshot.scopes.iter().map(|(id, scope)| (*id, scope)).collect();
+        type Row<'a> = &'a [(u64, u64, &'a [u64], DiskSource)];
+        #[rustfmt::skip]
+        let table: [(Row<'_>, Option<(u64, u64)>); 10] = [
+            // readings: second, MiB left, MiB of each volume, source; MiB taken by the pod, and by no pod
+            (&[(0, 500, &[10], Kubelet)],                                                   None),
+            (&[(0, 500, &[10], Kubelet), (10, 400, &[110], Kubelet)],                       Some((100, 0))),
+            (&[(0, 500, &[10], Kubelet), (10, 400, &[10], Kubelet)],                        Some((0, 100))),
+            // Too little for ten seconds; after a minute it is known that none fills the disk.
+            (&[(0, 500, &[10], Kubelet), (10, 490, &[20], Kubelet)],                        None),
+            (&[(0, 500, &[10], Kubelet), (60, 490, &[20], Kubelet)],                        Some((0, 0))),
+            // A volume that was not measured before is new if the disk lost as much.
+            (&[(0, 500, &[], Kubelet), (10, 400, &[100], Kubelet)],                         Some((100, 0))),
+            (&[(0, 500, &[10], Kubelet), (10, 400, &[10, 300], Kubelet)],                   None),
+            (&[(0, 500, &[], Kubelet), (60, 400, &[300], Kubelet)],                         None),
+            // A kubelet counts in another way than a walk.
+            (&[(0, 500, &[10], Walk), (10, 400, &[110], Kubelet)],                          None),
+            // The reading before the last one is too near.
+            (&[(0, 500, &[10], Walk), (50, 480, &[30], Walk), (65, 475, &[35], Walk), (70, 474, &[36], Walk)], Some((26, 0))),
+        ];
+        for (readings, want) in table {
+            let mut fills = Fills::default();
+            for (second, left, volumes, source) in readings {
+                fills.update(&sample(*second, *left, volumes, *source), &parties);
+            }
+            let lost = fills.lost(Signal::NodefsAvailable, &snapshot);
+            let got = lost.map(|lost| match lost.is_established {
+                true => (lost.taken_by(CgroupId(1)) / MIB, lost.unattributed / MIB),
+                false => (0, 0),
+            });
+            assert_eq!(got, want, "{readings:?}");
         }
-        let read = [&fills.earlier, &fills.last].map(|one| one.as_ref().unwrap().at.0);
-        assert_eq!(read, [1, 11].map(|second| second * Nanos::SECOND.0));
+    }
+
+    #[test]
+    fn update_looks_back_a_minute_or_two() {
+        let snapshot = node();
+        let parties: Parties<'_> = snapshot.scopes.iter().map(|(id, scope)| (*id, scope)).collect();
+        let mut fills = Fills::default();
+        let seconds = |one: &Option<Reading>| one.as_ref().map(|one| one.at.0 / Nanos::SECOND.0);
+        for second in (0..=400).step_by(10) {
+            fills.update(&sample(second, 500, &[10], DiskSource::Kubelet), &parties);
+            let over = seconds(&fills.last).zip(seconds(&fills.earlier)).map(|(a, b)| a - b);
+            assert!(second < 60 || over.is_some_and(|over| (60..=130).contains(&over)), "{over:?}");
+        }
         let text = serde_json::to_string(&fills).unwrap();
         assert_eq!(serde_json::from_str::<Fills>(&text).unwrap(), fills, "{text}");
-        // Where nothing is read any more, nothing is compared with it later.
-        fills.update(&Sample::default());
+        // One answer that does not come is waited for; what is older is forgotten.
+        let without = |second: u64| {
+            let mut sample = sample(second, 500, &[10], DiskSource::Kubelet);
+            sample.pod_disks = None;
+            sample
+        };
+        fills.update(&without(410), &parties);
+        assert!(!fills.is_empty());
+        fills.update(&without(521), &parties);
         assert!(fills.is_empty());
     }
 }

@@ -75,15 +75,18 @@ fn disk_is_paid_for_by_who_fills_it() {
     let by_other = Hold::TakenByOther { taker: String::new() };
     type Row = (&'static Pods, Option<u64>, Result<(&'static str, u64), Option<Hold>>);
     #[rustfmt::skip]
-    let table: [Row; 9] = [
+    let table: [Row; 11] = [
         (&[(BATCH, 1, 0), (CACHE, 30, 0), (LOGS, 0, 16)],  Some(1),  Ok(("logs", 49))),
         // What was read before it ran short says too little: another one was the largest then.
         (&[(BATCH, 1, 0), (CACHE, 300, 0), (LOGS, 0, 12)], Some(30), Ok(("logs", 60))),
         // Who fills it, not who has had most all along.
         (&[(BATCH, 1, 0), (CACHE, 600, 0), (LOGS, 0, 12)], Some(5),  Ok(("logs", 20))),
         (&[(CACHE, 700, 0), (LOGS, 0, 2)],                 Some(10), Ok(("logs", 60))),
-        // So slowly that it does not count: who has most.
-        (&[(CACHE, 801, 0), (LOGS, 0, 0)],                 Some(10), Ok(("cache", 10))),
+        (&[(CACHE, 735, 0), (LOGS, 0, 1)],                 Some(10), Ok(("logs", 70))),
+        // So slowly that ten seconds of it say nothing.
+        (&[(CACHE, 740, 0), (DAEMON, 0, 1)],               Some(10), Err(Some(by_other.clone()))),
+        // None fills it, which is known after a minute: who has most.
+        (&[(CACHE, 801, 0), (LOGS, 0, 0)],                 Some(10), Ok(("cache", 60))),
         (&[(BATCH, 1, 0), (CACHE, 30, 0), (LOGS, 0, 16)],  None,     Err(Some(Hold::UseUnknown))),
         // A daemon fills it.
         (&[(BATCH, 1, 0), (CACHE, 3, 0), (DAEMON, 0, 16)],   Some(10), Err(Some(by_other.clone()))),
