@@ -211,6 +211,18 @@ fn cause_is_harm_for_cpus_and_disks() {
     );
     let got = ranked(&all, "system.disk.pressure", 0);
     assert_eq!(names(&got), ["db", "promised", "hog", "small"]);
+    // Beside a party outside pods that does so much more, none is a cause.
+    for (outside_ms, want) in [(3_600, vec!["db", "promised", "hog"]), (4_000, vec![])] {
+        let outside_harm = Some(Nanos(outside_ms * 1_000_000));
+        let (need, rules) =
+            (Need { outside_harm, ..Need::default() }, settings::Ranking::default());
+        let io = purpose("system.disk.pressure");
+        let field = Field::for_need(&all, io, Order::Cause, &rules, &need);
+        let takers = field.takers(usize::MAX);
+        let takers: Vec<_> = takers.iter().map(|taker| taker.name.as_str()).collect();
+        assert!(field.is_of_causes());
+        assert_eq!(takers, want, "{outside_ms}");
+    }
     // Without measured harm it is as `qos`.
     let all = all.map(|one| Contender { harm: None, ..one });
     let got = ranked(&all, "kubepods.cpu.pressure", 0);
@@ -254,8 +266,38 @@ fn cause_is_use_for_disks_and_pids() {
             pod("a", BestEffort, 0, "0", "-"),
         ], vec!["a", "b"]),
     ];
+    let frees_it = |one: Contender| Contender { frees: one.usage.map(Quantity::to_u64), ..one };
     for (signal, missing, pods, want) in table {
+        let pods: Vec<_> = pods.into_iter().map(frees_it).collect();
         assert_eq!(names(&ranked_for(&pods, signal, missing)), want, "{signal}");
+    }
+}
+
+/// Growth within a request for disk space was promised; inodes cannot be.
+#[test]
+fn cause_of_a_full_disk_is_beyond_its_request() {
+    use QosClass::Burstable;
+    let with = |name, request, usage, taken| {
+        let pod = pod(name, Burstable, 0, request, usage);
+        Contender { taken: Some(taken), frees: pod.usage.map(Quantity::to_u64), ..pod }
+    };
+    #[rustfmt::skip]
+    let table = [
+        // signal, pods, who pays first
+        ("nodefs.available",  [with("grows", "1Gi", "400Mi", 90 * MIB), with("idle",  "0", "60Gi",  0)],      "idle"),
+        ("nodefs.available",  [with("grows", "1Gi", "1200Mi", 90 * MIB), with("idle", "0", "60Gi",  0)],      "grows"),
+        ("nodefs.inodesFree", [with("many",  "1Gi", "500000", 500_000), with("few",   "0", "30000", 20_000)], "many"),
+    ];
+    for (signal, pods, want) in table {
+        let shortfall = Shortfall { missing: 1_000, is_thrashing: false };
+        let resource = purpose(signal).resource();
+        let lost = Lost::established(pods.iter().filter_map(|one| one.taken).sum());
+        let (pods, need) =
+            need::causes(pods.into(), (shortfall, resource), &lost, &Snapshot::default());
+        let rules = settings::Ranking::default();
+        let field = Field::for_need(&pods, purpose(signal), Order::Cause, &rules, &need);
+        let first = field.takers(1).first().map(|one| one.name.clone());
+        assert_eq!(first.as_deref(), Some(want), "{signal}");
     }
 }
 
