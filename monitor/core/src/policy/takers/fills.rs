@@ -125,9 +125,9 @@ impl Fills {
         let lost = filled.max(sum);
         let unattributed = lost - sum;
         let is_established = over >= SHORTEST && lost >= least;
-        // A pod whose growth is not known may have taken what no other did.
+        // A pod of which nothing is measured yet may have taken what no other did.
         let is_open = is_unknown && taken.values().all(|grown| *grown < unattributed);
-        if is_established && is_open || !is_established && over < WINDOW {
+        if over < WINDOW && (is_open || !is_established) {
             return None;
         }
         let lasting = taken.clone();
@@ -228,7 +228,7 @@ mod tests {
         let parties: Parties<'_> = snapshot.scopes.iter().map(|(id, scope)| (*id, scope)).collect();
         type Row<'a> = &'a [(u64, u64, &'a [u64], DiskSource)];
         #[rustfmt::skip]
-        let table: [(Row<'_>, Option<(u64, u64)>); 10] = [
+        let table: [(Row<'_>, Option<(u64, u64)>); 12] = [
             // readings: second, MiB left, MiB of each volume, source; MiB taken by the pod, and by no pod
             (&[(0, 500, &[10], Kubelet)],                                                   None),
             (&[(0, 500, &[10], Kubelet), (10, 400, &[110], Kubelet)],                       Some((100, 0))),
@@ -240,6 +240,9 @@ mod tests {
             (&[(0, 500, &[], Kubelet), (10, 400, &[100], Kubelet)],                         Some((100, 0))),
             (&[(0, 500, &[10], Kubelet), (10, 400, &[10, 300], Kubelet)],                   None),
             (&[(0, 500, &[], Kubelet), (60, 400, &[300], Kubelet)],                         None),
+            // Of a pod of which nothing is measured for a minute nothing will be.
+            (&[(0, 500, &[], Kubelet), (10, 400, &[], Kubelet)],                            None),
+            (&[(0, 500, &[], Kubelet), (60, 400, &[], Kubelet)],                            Some((0, 100))),
             // A kubelet counts in another way than a walk.
             (&[(0, 500, &[10], Walk), (10, 400, &[110], Kubelet)],                          None),
             // The reading before the last one is too near.
