@@ -108,4 +108,15 @@ mod tests {
             assert_eq!(got, want, "{stat:?}");
         }
     }
+
+    #[test]
+    fn of_keeps_threads_that_cannot_be_read() {
+        let mut files = Cgroup::default();
+        files.memory.stat = Some(MemoryStat::default());
+        for (now, last, want) in [(Some(7), Some(5), 7), (None, Some(5), 5), (None, None, 0)] {
+            files.pids_current = now;
+            let last = last.map(|threads| Holding(0, 0, threads));
+            assert_eq!(Holding::of(&files, last).map(|one| one.2), Some(want), "{now:?}");
+        }
+    }
 }

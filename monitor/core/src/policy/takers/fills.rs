@@ -59,8 +59,8 @@ struct Disk {
     pods: BTreeMap<String, Has>,
 }
 
-/// How much a pod had, and of how many layers, logs and volumes that is the sum; of none if it is not
-/// known.
+/// How much a pod had, in bytes or inodes, and of how many layers, logs and volumes that is the sum: of
+/// none where nothing was measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Has(u64, usize);
 
@@ -259,6 +259,24 @@ mod tests {
                 false => (0, 0),
             });
             assert_eq!(got, want, "{readings:?}");
+        }
+    }
+
+    #[test]
+    fn lost_is_a_part_of_the_disk() {
+        let snapshot = node();
+        let parties: Parties<'_> = snapshot.scopes.iter().map(|(id, scope)| (*id, scope)).collect();
+        // GiB of the disk of which the pod took 20 MiB in ten seconds; that says who fills it
+        for (gib, want) in [(1, true), (190, true), (200, false)] {
+            let mut fills = Fills::default();
+            for (second, has) in [(0, 10), (10, 30)] {
+                let mut sample = sample(second, 500 - has, &[has], DiskSource::Kubelet);
+                let nodefs = sample.node.filesystems.nodefs.as_mut().unwrap();
+                nodefs.capacity = Bytes(gib << 30);
+                fills.update(&sample, &parties);
+            }
+            let lost = fills.lost(Signal::NodefsAvailable, &snapshot);
+            assert_eq!(lost.is_some(), want, "{gib}");
         }
     }
 
