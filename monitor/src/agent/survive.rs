@@ -42,8 +42,9 @@ const CODE: u64 = 12 << 20;
 /// So much resident memory above the least that there was is given back, as far as it is free: after
 /// cgroups by the thousand have gone, or a large document was sent.
 const SURPLUS: u64 = 3 << 20;
-/// Ticks until it is given back once more: where there is half as much again, and where there is not.
-/// How much of it is in use no allocator tells.
+/// Ticks until it is given back once more: where there is half as much again or so much was given back
+/// the last time, which may have been in the middle of a burst's end; and where neither is so. How
+/// much of it is in use no allocator tells.
 const TICKS_IF_MORE: u32 = 20;
 const TICKS_IF_NOT: u32 = 60;
 
@@ -59,8 +60,9 @@ pub struct Survival {
     has_begun: bool,
     /// The least resident memory so far.
     least: Option<Bytes>,
-    /// What was left above it when memory was last given back, and the ticks since.
+    /// What was left above it when memory was last given back, how much that was, and the ticks since.
     left: u64,
+    given: u64,
     ticks: u32,
     capabilities: Vec<Capability>,
 }
@@ -108,7 +110,8 @@ impl Survival {
         if self.has_begun && surplus < SURPLUS {
             return;
         }
-        let has_more = !self.has_begun || surplus > self.left + SURPLUS / 2;
+        let has_more =
+            !self.has_begun || surplus.saturating_sub(self.left).max(self.given) > SURPLUS / 2;
         if self.ticks < if has_more { TICKS_IF_MORE } else { TICKS_IF_NOT } {
             return;
         }
@@ -123,6 +126,7 @@ impl Survival {
         });
         let now = own_memory().0.unwrap_or(resident);
         self.left = now.0.saturating_sub(least.0);
+        self.given = resident.0.saturating_sub(now.0);
         let ms = clock::now().boot.since(begun).0 / 1_000_000;
         tracing::debug!("gave free memory back in {ms} ms: {resident} were resident, {now} are");
     }

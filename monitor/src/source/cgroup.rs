@@ -208,7 +208,8 @@ impl Tree {
     /// Leaves a cgroup out of this tick. If it was removed, another may have taken its place
     /// without changing the parent's link count, so the parent is listed at once.
     fn leave_out(&mut self, id: CgroupId, error: &ReadError, walk: &mut Walk<'_>) {
-        walk.gaps.add_of("cgroup", error.gap());
+        // Each by its name: one that is gone has given back what it held, one that is not has not.
+        walk.gaps.add(error.gap());
         let ReadError::Gone(_) = error else { return };
         let Some(parent) = self.forget(id) else { return };
         if !walk.listed_again.insert(parent) {
@@ -218,7 +219,7 @@ impl Tree {
             Ok(new) => walk.to_visit.extend(new),
             // Removed as well. It was read before its child and counts for this tick.
             Err(ReadError::Gone(_)) => {}
-            Err(error) => walk.gaps.add_of("cgroup", error.gap()),
+            Err(error) => walk.gaps.add(error.gap()),
         }
     }
 

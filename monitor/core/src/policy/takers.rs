@@ -22,10 +22,10 @@ use self::fills::Fills;
 pub(crate) use self::lost::Lost;
 use self::room::Rooms;
 use self::written::Written;
-use crate::model::cgroup::{CgroupId, Limit};
+use crate::model::cgroup::{CgroupId, CgroupPath, Limit};
 use crate::model::condition::ScopeName;
 use crate::model::node::Meminfo;
-use crate::model::sample::{GapReason, Sample};
+use crate::model::sample::Sample;
 use crate::model::snapshot::{Scope, Snapshot};
 use crate::model::threshold::{Resource, Signal};
 use crate::model::units::{Bytes, Nanos};
@@ -65,6 +65,8 @@ pub struct TakerStanding {
     /// By the party's cgroup. The last reading belongs to the last slot; one that is younger than
     /// the first slot has fewer.
     parties: BTreeMap<CgroupId, VecDeque<Holding>>,
+    /// Of these, what could not be read since some tick.
+    unread: BTreeMap<CgroupId, CgroupPath>,
     fills: Fills,
 }
 
@@ -96,15 +98,12 @@ impl TakerStanding {
         }
         let node = sample.node.memory.map(Meminfo::in_use);
         self.slots.push_back(Slot { at: now, node });
-        // A part of the tree that could not be read in this tick is still there.
-        let is_unread = sample
-            .gaps
-            .iter()
-            .any(|gap| !matches!(gap.why, GapReason::Gone | GapReason::Unsupported));
-        let is_there = |id: &CgroupId| {
-            parties.contains_key(id) || (is_unread && !sample.cgroups.contains_key(id))
-        };
-        self.parties.retain(|id, _| is_there(id));
+        // A part of the tree that could not be read is still there. One that is gone has given back all.
+        self.unread
+            .retain(|id, path| !sample.cgroups.contains_key(id) && sample.is_unread(&path.0));
+        let unread = before.into_iter().flat_map(|before| sample.unread_since(before));
+        self.unread.extend(unread.map(|(id, path)| (id, path.clone())));
+        self.parties.retain(|id, _| parties.contains_key(id) || self.unread.contains_key(id));
         let is_new = |id: &CgroupId| before.is_some_and(|before| !before.cgroups.contains_key(id));
         for id in parties.keys().filter(|id| is_new(id)) {
             self.parties.entry(*id).or_default();

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::target::cgroups_of;
 use super::{Question, ReliefStanding};
 use crate::model::decision::{Action, Met, OutcomeResult, StepKind, StepReason, Target};
-use crate::model::sample::{Gap, GapReason, Sample};
+use crate::model::sample::Sample;
 use crate::model::threshold::Resource;
 use crate::model::units::Bytes;
 
@@ -157,18 +157,7 @@ pub(super) fn is_empty(target: &Target, sample: &Sample) -> bool {
 /// True if this tick could not read the target: that says nothing about it.
 pub(super) fn is_unread(target: &Target, sample: &Sample) -> bool {
     let mut paths = target.groups.iter().map(|group| &group.path).chain(&target.path);
-    paths.any(|path| is_unread_at(&path.0, sample))
-}
-
-/// The same of whatever lies at, or below, what is called `name`. A file that is never there says
-/// nothing either way.
-pub(super) fn is_unread_at(name: &str, sample: &Sample) -> bool {
-    let is_passing = |gap: &&Gap| !matches!(gap.why, GapReason::Gone | GapReason::Unsupported);
-    let is_its = |gap: &Gap| {
-        let mut ends = gap.object.match_indices(name).map(|(at, _)| at + name.len());
-        ends.any(|end| matches!(gap.object.as_bytes().get(end), None | Some(b'/' | b'.')))
-    };
-    sample.gaps.iter().filter(is_passing).any(is_its)
+    paths.any(|path| sample.is_unread(&path.0))
 }
 
 /// What the target's cgroups hold; `None` where memory is not accounted.

@@ -8,7 +8,7 @@ use super::effects::Effects;
 use super::endings::{CLEANED_UP, Endings};
 use super::kept::{Kept, Tried};
 use super::kernel_kills::KernelKills;
-use super::pending::{Pending, held, is_mostly_freed, is_unread_at};
+use super::pending::{Pending, held, is_mostly_freed};
 use super::proposal::Counts;
 use super::restarts::Restarts;
 use super::steps::{Able, Kind};
@@ -372,7 +372,7 @@ impl ReliefStanding {
         self.takers.retain(|uid, _| victims.iter().any(|(_, victim)| victim == uid));
         let uids = self.tried.iter().map(|(_, uid, _)| uid.clone()).collect();
         let there = present(&uids, question.sample);
-        let is_unread = |uid: &str| is_unread_at(uid, question.sample);
+        let is_unread = |uid: &str| question.sample.is_unread(uid);
         let calm = &self.calm;
         self.tried.retain(|(name, uid, _)| {
             let is_over = calm.get(name).is_some_and(|since| now.since(*since) >= cool_down);

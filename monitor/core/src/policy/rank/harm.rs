@@ -17,7 +17,7 @@ use super::contender::Harm;
 use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::decision::Outsider;
 use crate::model::pod::Place;
-use crate::model::sample::{GapReason, Sample};
+use crate::model::sample::Sample;
 use crate::model::snapshot::{Blame, Snapshot};
 use crate::model::stall::Coverage;
 use crate::model::threshold::Resource;
@@ -115,16 +115,13 @@ impl HarmStanding {
         self.forget_unread(before, sample);
     }
 
-    /// Cgroups that disappeared are remembered while a read fails, because they may come back.
+    /// Cgroups that could not be read are remembered while a read fails, because they may come back.
     fn forget_unread(&mut self, before: &Sample, sample: &Sample) {
-        let mut gaps = sample.gaps.iter();
-        let any = [GapReason::Denied, GapReason::Torn, GapReason::Failed, GapReason::Full];
-        if !gaps.any(|gap| any.contains(&gap.why)) {
+        if sample.failed_readings().next().is_none() {
             self.unread.clear();
             return;
         }
-        let missing = before.cgroups.keys().filter(|id| !sample.cgroups.contains_key(id));
-        self.unread.extend(missing);
+        self.unread.extend(sample.unread_since(before).map(|(id, _)| id));
         self.unread.retain(|id| !sample.cgroups.contains_key(id));
     }
 

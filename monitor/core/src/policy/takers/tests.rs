@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::model::cgroup::{Cgroup, CgroupPath, MemoryFiles, MemoryStat};
 use crate::model::node::Meminfo;
-use crate::model::sample::Moment;
+use crate::model::sample::{Gap, Moment};
 use crate::model::snapshot::Averages;
 use crate::policy::workload::Workloads;
 
@@ -168,6 +168,36 @@ fn loss_looks_back_further_the_slower_it_is() {
         let (over, got, _) = takers(&samples.collect::<Vec<_>>());
         assert!(over.abs_diff(want) <= 6, "{mib_per_10_s}: {over} s");
         assert_eq!(got.len(), 1, "{mib_per_10_s}");
+    }
+}
+
+#[test]
+fn reading_that_failed_is_told_from_an_end() {
+    use crate::model::sample::GapReason::{Denied, Failed, Full};
+    let gap = |object: &str, why| Gap { object: object.into(), why, detail: String::new() };
+    let file = format!("/sys/fs/cgroup{POD}/memory.stat");
+    #[rustfmt::skip]
+    let table = [
+        // gaps since the pod that took 290 MiB is missing, it is thought to be there
+        (vec![],                              false),
+        (vec![gap("kernel side", Full)],      false), // stands as long as the agent runs
+        (vec![gap("/run/pods/u2", Denied)],   false),
+        (vec![gap(&format!("{POD}2"), Failed)], false),
+        (vec![gap(&file, Failed)],            true),
+        (vec![gap(POD, Denied)],              true),
+    ];
+    for (gaps, is_there) in table {
+        let grown = |n: u64| sample(n, 300 + 10 * n, &[(OTHER, 20), (POD, 10 * n)]);
+        let mut samples: Vec<_> = (0..30).map(grown).collect();
+        let without = (30..50).map(|n| sample(n, 590, &[(OTHER, 20)]));
+        samples.extend(without.map(|sample| Sample { gaps: gaps.clone(), ..sample }));
+        let mut standing = TakerStanding::default();
+        take_in(&mut standing, &samples);
+        assert_eq!(standing.parties.len(), 1 + usize::from(is_there), "{gaps:?}");
+        // What comes back although nothing failed to be read of it has taken all that it has.
+        samples.push(sample(50, 590, &[(OTHER, 20), (POD, 500)]));
+        let taken = takers(&samples).1[0].1;
+        assert_eq!(taken, if is_there { 500 - 290 } else { 500 }, "{gaps:?}");
     }
 }
 

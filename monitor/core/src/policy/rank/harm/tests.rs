@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::model::cgroup::{Cgroup, IoStat, MemoryStat};
+use crate::model::sample::{Gap, GapReason};
 use crate::model::snapshot::{CpuWait, MemoryCauseWait, MemoryWait, Scope, Union, Waited};
 use crate::model::stall::{KernelStalls, MemoryCause};
 use crate::model::units::{Bytes, Percent};
@@ -212,8 +213,12 @@ fn harm_of_an_unread_pod() {
     let (a, b) = (node.id(POD_A), node.id(POD_B));
     let of = |ids: &[CgroupId], fails: bool| {
         let (object, detail) = ("/kubepods/burstable/poda/memory.current".into(), String::new());
-        let gap = crate::model::sample::Gap { object, why: GapReason::Failed, detail };
-        let cgroups = ids.iter().map(|id| (*id, Arc::default())).collect();
+        let gap = Gap { object, why: GapReason::Failed, detail };
+        let group = |id: CgroupId| {
+            let path = if id == a { POD_A } else { POD_B };
+            (id, Arc::new(Cgroup { path: CgroupPath(path.into()), ..Cgroup::default() }))
+        };
+        let cgroups = ids.iter().map(|id| group(*id)).collect();
         let gaps = if fails { vec![gap] } else { vec![] };
         Sample { cgroups, gaps, kernel: node.sample.kernel.clone(), ..Sample::default() }
     };
