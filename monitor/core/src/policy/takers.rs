@@ -71,11 +71,14 @@ pub struct TakerStanding {
 }
 
 /// When readings were taken, and what the node had in use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Slot {
     at: Nanos,
     node: Option<Bytes>,
+    /// What parties held then that have ended since.
+    #[serde(default)]
+    ended: Bytes,
 }
 
 impl TakerStanding {
@@ -91,19 +94,14 @@ impl TakerStanding {
             *self = Self::default();
         }
         self.fills.update(sample, parties);
+        self.forget_ended(before, sample, parties);
         let n = self.slots.len();
         let is_dense = n >= 2 && now.since(self.slots[n - 2].at) < SPACING[0].1;
         if is_dense {
             self.slots.pop_back();
         }
         let node = sample.node.memory.map(Meminfo::in_use);
-        self.slots.push_back(Slot { at: now, node });
-        // A part of the tree that could not be read is still there. One that is gone has given back all.
-        self.unread
-            .retain(|id, path| !sample.cgroups.contains_key(id) && sample.is_unread(&path.0));
-        let unread = before.into_iter().flat_map(|before| sample.unread_since(before));
-        self.unread.extend(unread.map(|(id, path)| (id, path.clone())));
-        self.parties.retain(|id, _| parties.contains_key(id) || self.unread.contains_key(id));
+        self.slots.push_back(Slot { at: now, node, ..Slot::default() });
         let is_new = |id: &CgroupId| before.is_some_and(|before| !before.cgroups.contains_key(id));
         for id in parties.keys().filter(|id| is_new(id)) {
             self.parties.entry(*id).or_default();
@@ -129,6 +127,26 @@ impl TakerStanding {
             }
         }
         self.thin_out(now);
+    }
+
+    /// Drops parties that ended: what they held then comes back to the node. A part of the tree that could
+    /// not be read is still there.
+    fn forget_ended(&mut self, before: Option<&Sample>, sample: &Sample, there: &Parties<'_>) {
+        let is_unread = |path: &CgroupPath| sample.is_unread(&path.0);
+        self.unread.retain(|id, path| !sample.cgroups.contains_key(id) && is_unread(path));
+        let unread = before.into_iter().flat_map(|before| sample.unread_since(before));
+        self.unread.extend(unread.map(|(id, path)| (id, path.clone())));
+        let Self { slots, parties, unread, .. } = self;
+        let has_ended = |id: &CgroupId| !there.contains_key(id) && !unread.contains_key(id);
+        for (id, readings) in parties.extract_if(.., |id, _| has_ended(id)) {
+            // What is no party of its own any more still holds it.
+            if sample.cgroups.contains_key(&id) {
+                continue;
+            }
+            for (slot, reading) in slots.iter_mut().rev().zip(readings.iter().rev()) {
+                slot.ended.0 = slot.ended.0.saturating_add(reading.amount(Counts::Held));
+            }
+        }
     }
 
     /// Drops readings that are too old, or closer to their neighbours than their age needs.
@@ -205,7 +223,9 @@ impl TakerStanding {
             }
             let is_whole = scope == ScopeName::System && counts == Counts::Held;
             let node = now.node.zip(self.slots[slot].node).filter(|_| is_whole);
-            let rest = node.map_or(0, |(now, then)| i128::from(now.0) - i128::from(then.0) - net);
+            let ended = i128::from(self.slots[slot].ended.0);
+            let rest =
+                node.map_or(0, |(now, then)| i128::from(now.0) - i128::from(then.0) - net + ended);
             let unattributed = u64::try_from(rest.max(0)).unwrap_or(u64::MAX);
             let lost = sum.saturating_add(unattributed);
             let is_established = lost >= capacity / LEAST_PART;

@@ -178,7 +178,7 @@ fn reading_that_failed_is_told_from_an_end() {
     let file = format!("/sys/fs/cgroup{POD}/memory.stat");
     #[rustfmt::skip]
     let table = [
-        // gaps since the pod that took 290 MiB is missing, it is thought to be there
+        // gaps since the pod of 290 MiB is missing, it is thought to be there
         (vec![],                              false),
         (vec![gap("kernel side", Full)],      false), // stands as long as the agent runs
         (vec![gap("/run/pods/u2", Denied)],   false),
@@ -194,6 +194,8 @@ fn reading_that_failed_is_told_from_an_end() {
         let mut standing = TakerStanding::default();
         take_in(&mut standing, &samples);
         assert_eq!(standing.parties.len(), 1 + usize::from(is_there), "{gaps:?}");
+        // The node has as much in use as before: the kernel, say, has taken what a pod gave back.
+        assert_eq!(takers(&samples).2, if is_there { 0 } else { 290 }, "{gaps:?}");
         // What comes back although nothing failed to be read of it has taken all that it has.
         samples.push(sample(50, 590, &[(OTHER, 20), (POD, 500)]));
         let taken = takers(&samples).1[0].1;

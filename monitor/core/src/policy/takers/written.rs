@@ -76,7 +76,8 @@ mod tests {
 
     #[test]
     fn written_readings_come_back() {
-        let slots = VecDeque::from([Slot { at: Nanos(7), node: Some(Bytes(9)) }]);
+        let slots =
+            VecDeque::from([Slot { at: Nanos(7), node: Some(Bytes(9)), ..Slot::default() }]);
         let parties = BTreeMap::from([
             (CgroupId(1), VecDeque::from([Holding(5, 9, 0), Holding(5, 9, 0), Holding(3, 10, 0)])),
             (CgroupId(2), VecDeque::from([Holding(u64::MAX, 0, 0), Holding(0, u64::MAX, 0)])),
@@ -91,7 +92,8 @@ mod tests {
             "1":[[5,9],[5,9],[3,10]],"2":[[18446744073709551615,0],[0,18446744073709551615]],"3":[]}}"#;
         assert_eq!(serde_json::from_str::<TakerStanding>(before).unwrap(), standing);
         let threads = [7, 9, 4, 4].map(|n| Holding(0, 0, n));
-        let (slots, parties) = (standing.slots, [(CgroupId(1), threads.into())].into());
+        let (mut slots, parties) = (standing.slots, [(CgroupId(1), threads.into())].into());
+        slots[0].ended = Bytes(3);
         let standing = TakerStanding { slots, parties, ..TakerStanding::default() };
         let text = serde_json::to_string(&standing).unwrap();
         assert!(text.contains(r#""threads":{"1":[7,2,-5]}"#), "{text}");
