@@ -109,7 +109,8 @@ impl Tree {
         self.reader.budget.kept()
     }
 
-    /// Reads every cgroup, parents first.
+    /// Reads every cgroup, parents first. One that cannot be read is there, too, with a gap and without
+    /// figures; only one that was removed is left out.
     pub(crate) fn read(
         &mut self,
         tick: &Tick,
@@ -130,13 +131,19 @@ impl Tree {
             if !self.groups.contains_key(&id) {
                 continue;
             }
-            match self.visit(id, &mut walk) {
-                Ok(cgroup) => drop(walk.found.insert(id, cgroup)),
+            let cgroup = match self.visit(id, &mut walk) {
+                Ok(cgroup) => cgroup,
                 Err(error) => {
-                    self.leave_out(id, &error, &mut walk);
-                    continue;
+                    let is_gone = matches!(error, ReadError::Gone(_));
+                    walk.gaps.add_of("cgroup", error.gap());
+                    if is_gone {
+                        self.leave_out(id, &mut walk);
+                        continue;
+                    }
+                    self.groups.get_mut(&id).expect("it was there").unread()
                 }
-            }
+            };
+            walk.found.insert(id, cgroup);
             let group = &self.groups[&id];
             walk.to_visit.extend(group.children.values().rev().map(|child| child.id));
             if let Some(parent) = group.parent().and_then(|parent| self.groups.get(&parent)) {
@@ -205,12 +212,9 @@ impl Tree {
         group.read(&mut Reading { dir, root, tick, reader, gaps, takes_preference, quiet_above })
     }
 
-    /// Leaves a cgroup out of this tick. If it was removed, another may have taken its place
-    /// without changing the parent's link count, so the parent is listed at once.
-    fn leave_out(&mut self, id: CgroupId, error: &ReadError, walk: &mut Walk<'_>) {
-        // Each by its name: one that is gone has given back what it held, one that is not has not.
-        walk.gaps.add(error.gap());
-        let ReadError::Gone(_) = error else { return };
+    /// Leaves a cgroup that was removed out of this tick. Another may have taken its place without
+    /// changing the parent's link count, so the parent is listed at once.
+    fn leave_out(&mut self, id: CgroupId, walk: &mut Walk<'_>) {
         let Some(parent) = self.forget(id) else { return };
         if !walk.listed_again.insert(parent) {
             return;
@@ -219,7 +223,7 @@ impl Tree {
             Ok(new) => walk.to_visit.extend(new),
             // Removed as well. It was read before its child and counts for this tick.
             Err(ReadError::Gone(_)) => {}
-            Err(error) => walk.gaps.add(error.gap()),
+            Err(error) => walk.gaps.add_of("cgroup", error.gap()),
         }
     }
 
@@ -275,6 +279,7 @@ impl Tree {
         name: &CStr,
     ) -> Result<CgroupId, ReadError> {
         let above = &self.groups[&parent];
+        let is_above_delegated = above.is_delegated;
         let path = above.path().child(&name.to_string_lossy());
         let at = match above.parent() {
             None => name.into(),
@@ -282,7 +287,8 @@ impl Tree {
         };
         let failed = |errno| self.error_at(&path, errno);
         let fd = openat(dir, name, DIRECTORY, Mode::empty()).map_err(failed)?;
-        let id = CgroupId(fstat(&fd).map_err(failed)?.st_ino);
+        let stat = fstat(&fd).map_err(failed)?;
+        let id = CgroupId(stat.st_ino);
         // Kernfs never reuses an id, but ordinary file systems do, and at once.
         if let Some(former) = self.groups.get(&id) {
             if self.root.holds(&former.at, id) {
@@ -291,6 +297,7 @@ impl Tree {
             self.forget(id);
         }
         let mut group = Group::new(id, at, path, Some(parent));
+        (group.uid, group.is_delegated) = (stat.st_uid, stat.st_uid != 0 || is_above_delegated);
         self.reader.budget.keep(Arc::new(fd), &mut group.dir);
         self.groups.insert(id, group);
         Ok(id)
@@ -364,21 +371,4 @@ fn due(tick: u64, id: CgroupId, every: u64) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn due_spreads_turns_evenly() {
-        for apart in [1, 10, 13, 20, 80, 1 << 32] {
-            let ids = (0..1_000).map(|n| CgroupId(1 + n * apart));
-            let mut per_tick = [0_u32; 10];
-            for id in ids {
-                let turns: Vec<_> = (0..10).filter(|tick| due(*tick, id, 10)).collect();
-                assert_eq!(turns.len(), 1, "each has one turn in ten ticks: {id:?}");
-                per_tick[usize::try_from(turns[0]).unwrap()] += 1;
-            }
-            let most = per_tick.into_iter().max();
-            assert!(most < Some(200), "{apart} apart: {per_tick:?}");
-        }
-    }
-}
+mod tests;

@@ -107,34 +107,6 @@ impl Sample {
         self.in_force.iter().filter(|entry| entry.phase == Phase::Marked)
     }
 
-    /// Readings that failed, of what may be there and may be read in the next tick.
-    pub fn failed_readings(&self) -> impl Iterator<Item = &Gap> {
-        use GapReason::{Denied, Failed, Torn};
-        self.gaps.iter().filter(|gap| matches!(gap.why, Denied | Failed | Torn))
-    }
-
-    /// Whether this tick failed to read anything at, or below, what is called `name`: that says nothing
-    /// about it. A file that is never there says nothing either way.
-    #[must_use]
-    pub fn is_unread(&self, name: &str) -> bool {
-        let is_its = |gap: &Gap| {
-            let mut ends = gap.object.match_indices(name).map(|(at, _)| at + name.len());
-            ends.any(|end| matches!(gap.object.as_bytes().get(end), None | Some(b'/' | b'.')))
-        };
-        self.failed_readings().any(is_its)
-    }
-
-    /// Cgroups of the sample before that this one lacks because they could not be read.
-    pub fn unread_since<'a>(
-        &'a self,
-        before: &'a Self,
-    ) -> impl Iterator<Item = (CgroupId, &'a CgroupPath)> {
-        let has_failed = self.failed_readings().next().is_some();
-        let groups = has_failed.then_some(&before.cgroups).into_iter().flatten();
-        let groups = groups.map(|(id, group)| (*id, &group.path));
-        groups.filter(|(id, path)| !self.cgroups.contains_key(id) && self.is_unread(&path.0))
-    }
-
     /// Whether the processes of this cgroup were really marked by then.
     #[must_use]
     pub fn was_marked(&self, path: &CgroupPath, by: Nanos) -> bool {

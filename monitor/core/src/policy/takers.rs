@@ -22,7 +22,7 @@ use self::fills::Fills;
 pub(crate) use self::lost::Lost;
 use self::room::Rooms;
 use self::written::Written;
-use crate::model::cgroup::{CgroupId, CgroupPath, Limit};
+use crate::model::cgroup::{CgroupId, Limit};
 use crate::model::condition::ScopeName;
 use crate::model::node::Meminfo;
 use crate::model::sample::Sample;
@@ -65,8 +65,6 @@ pub struct TakerStanding {
     /// By the party's cgroup. The last reading belongs to the last slot; one that is younger than
     /// the first slot has fewer.
     parties: BTreeMap<CgroupId, VecDeque<Holding>>,
-    /// Of these, what could not be read since some tick.
-    unread: BTreeMap<CgroupId, CgroupPath>,
     fills: Fills,
 }
 
@@ -94,7 +92,7 @@ impl TakerStanding {
             *self = Self::default();
         }
         self.fills.update(sample, parties);
-        self.forget_ended(before, sample, parties);
+        self.forget_ended(sample, parties);
         let n = self.slots.len();
         let is_dense = n >= 2 && now.since(self.slots[n - 2].at) < SPACING[0].1;
         if is_dense {
@@ -129,16 +127,10 @@ impl TakerStanding {
         self.thin_out(now);
     }
 
-    /// Drops parties that ended: what they held then comes back to the node. A part of the tree that could
-    /// not be read is still there.
-    fn forget_ended(&mut self, before: Option<&Sample>, sample: &Sample, there: &Parties<'_>) {
-        let is_unread = |path: &CgroupPath| sample.is_unread(&path.0);
-        self.unread.retain(|id, path| !sample.cgroups.contains_key(id) && is_unread(path));
-        let unread = before.into_iter().flat_map(|before| sample.unread_since(before));
-        self.unread.extend(unread.map(|(id, path)| (id, path.clone())));
-        let Self { slots, parties, unread, .. } = self;
-        let has_ended = |id: &CgroupId| !there.contains_key(id) && !unread.contains_key(id);
-        for (id, readings) in parties.extract_if(.., |id, _| has_ended(id)) {
+    /// Drops parties that ended: what they held then comes back to the node.
+    fn forget_ended(&mut self, sample: &Sample, there: &Parties<'_>) {
+        let Self { slots, parties, .. } = self;
+        for (id, readings) in parties.extract_if(.., |id, _| !there.contains_key(id)) {
             // What is no party of its own any more still holds it.
             if sample.cgroups.contains_key(&id) {
                 continue;

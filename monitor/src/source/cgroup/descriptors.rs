@@ -38,7 +38,7 @@ impl Budget {
         Self::of(usize::try_from(allowed.min(Self::MAX)).expect("a few thousand fit"))
     }
 
-    fn of(n: usize) -> Self {
+    pub(super) fn of(n: usize) -> Self {
         Self { left: n, kept: 0 }
     }
 

@@ -153,6 +153,16 @@ impl Group {
         Arc::clone(&self.last)
     }
 
+    /// What is known of it in a tick that cannot read it: its settings, and no figures.
+    pub(crate) fn unread(&mut self) -> Arc<Cgroup> {
+        (self.idle_since, self.settings_at) = (None, None);
+        let Cgroup { path, parent, .. } = &*self.last;
+        let mut now = Cgroup { path: path.clone(), parent: *parent, ..Cgroup::default() };
+        now.is_delegated = self.is_delegated;
+        carry_settings(&self.last, &mut now);
+        Arc::new(now)
+    }
+
     /// Reads the files that are due. A file that cannot be read becomes a gap.
     ///
     /// # Errors

@@ -90,13 +90,10 @@ impl Shortage<'_> {
             return Err(Hold::Marked);
         }
         match self.largest() {
-            Some(taker) if self.is_candidate(taker) => {
+            Some(_) if !self.is_of_other() => {
                 squeeze(question, standing, first, takers).ok_or(Hold::Marked)
             }
-            taker => {
-                let taker = taker.map(Taker::full_name).unwrap_or_default();
-                Err(Hold::TakenByOther { taker })
-            }
+            _ => Err(Hold::TakenByOther { taker: self.other() }),
         }
     }
 
@@ -127,8 +124,20 @@ impl Shortage<'_> {
         self.loss.takers.first()
     }
 
+    /// Whether most was taken by a party that is no candidate, or by none that is known.
+    fn is_of_other(&self) -> bool {
+        let is_other = |taker| !self.is_candidate(taker);
+        self.loss.is_of_no_cgroup() || self.largest().is_some_and(is_other)
+    }
+
     fn is_candidate(&self, taker: &Taker) -> bool {
         self.takers.iter().any(|one| is_of(one, &taker.uid))
+    }
+
+    /// The party that took most and is no candidate; empty if most belongs to no party.
+    fn other(&self) -> String {
+        let named = self.largest().filter(|_| !self.loss.is_of_no_cgroup());
+        named.map(Taker::full_name).unwrap_or_default()
     }
 
     /// Whether the kernel would take the largest taker, should memory run out.
@@ -140,8 +149,7 @@ impl Shortage<'_> {
     /// requested is no cause beside it; and where the kernel would take that party, nor is who took
     /// less than half as much all along.
     fn causes(&self, standing: &ReliefStanding) -> Vec<Candidate> {
-        let is_other = self.largest().is_some_and(|taker| !self.is_candidate(taker));
-        if !is_other {
+        if !self.is_of_other() {
             return self.takers.to_vec();
         }
         let least = if self.is_covered(standing) { self.field.lasting_outside() / 2 } else { 0 };
@@ -185,17 +193,17 @@ impl Shortage<'_> {
     fn hold_back(&self, standing: &mut ReliefStanding, relief: &mut Relief) {
         let Self { question, first, loss, .. } = *self;
         let (what, hold, text) = match self.largest() {
-            Some(taker) if self.is_candidate(taker) => (
+            Some(_) if !self.is_of_other() => (
                 HeldBack::NothingHelps,
                 Hold::NothingHelps,
                 format!("no step is left for those who took it; {} stays", first.threshold.name()),
             ),
-            taker => {
+            _ => {
                 let outsiders = question.ranking.map(|ranking| &ranking.outsiders[..]);
                 let outsider = outsiders.and_then(<[_]>::first).map(|one| one.path.0.to_string());
                 let outsider =
                     outsider.filter(|_| Purpose::of(&first.threshold).is_about_waiting());
-                let taker = outsider.or(taker.map(Taker::full_name)).unwrap_or_default();
+                let taker = outsider.unwrap_or_else(|| self.other());
                 let text = format!("no candidate is a cause: {}", explain::lost(loss));
                 (HeldBack::NoCause, Hold::TakenByOther { taker }, text)
             }

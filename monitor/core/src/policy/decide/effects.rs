@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Question;
-use super::pending::{held, is_gone, is_unread};
-use super::target::cgroups_of;
+use super::pending::{held, is_gone, sum};
 use crate::model::decision::{Action, Effect, InForce, Target};
 use crate::model::sample::Sample;
 use crate::model::units::{Bytes, Nanos};
@@ -91,14 +90,9 @@ fn n_due(after: Nanos) -> usize {
 impl Watch {
     fn seen(&self, question: &Question<'_>, after: Nanos) -> Effect {
         let (target, sample) = (&self.target, question.sample);
-        let (is_gone, is_unread) = (is_gone(target, sample), is_unread(target, sample));
-        let (holds, left) = match (is_gone, is_unread) {
-            (true, true) => (None, None),
-            (true, false) => (Some(Bytes(0)), Some(0)),
-            (false, _) => {
-                let pids = cgroups_of(target, sample).filter_map(|(_, group)| group.pids_current);
-                (held(target, sample), pids.reduce(u64::saturating_add))
-            }
+        let (holds, left) = match is_gone(target, sample) {
+            true => (Some(Bytes(0)), Some(0)),
+            false => (held(target, sample), sum(target, sample, |group| group.pids_current)),
         };
         let freed = self.held.zip(holds).map(|(before, now)| Bytes(before.0.saturating_sub(now.0)));
         let its = question.met.iter().find(|met| met.threshold.name() == self.against);

@@ -209,7 +209,13 @@ fn after_pending(
                 standing.pending = Some(pending);
             }
         }
-        Event::Over => standing.cool_until = now.plus(question.relief.cool_down),
+        Event::Over => {
+            standing.cool_until = now.plus(question.relief.cool_down);
+            // What is started again may be ended again.
+            if action.step.is_final() && pending.is_back(question.sample) {
+                standing.try_again(action);
+            }
+        }
         Event::Unmeasured => standing.give_up(action.id, now),
         Event::Forbidden => {
             standing.give_up(action.id, now);

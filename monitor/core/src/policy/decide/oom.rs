@@ -36,8 +36,12 @@ pub(super) fn kernel_takes(
     let total = sample.node.memory.map_or(0, |memory| memory.total.0);
     let is_pod = matches!(places.place(&own.path), Place::Pod { .. });
     // The kernel compares processes, and kills the rest of the cgroup with the one it takes. How
-    // large the largest is cannot be seen from here. A pod's sandbox is one of them.
-    let n = own.pids_current.unwrap_or(1).saturating_sub(u64::from(is_pod)).max(1);
+    // large the largest is cannot be seen from here. A pod's sandbox is one of them. Where processes
+    // cannot be counted, their threads are.
+    let within = sample.cgroups.values().filter(|group| group.path.is_within(&own.path));
+    let n_processes = within.map(|group| group.n_procs).sum::<Option<u64>>();
+    let n = n_processes.or(own.pids_current).unwrap_or(1);
+    let n = n.saturating_sub(u64::from(is_pod)).max(1);
     let badness = oom_size(own) / n + total;
     let other = |group: &Arc<Cgroup>| match places.place(&group.path) {
         _ if group.path == own.path => None,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::target::cgroups_of;
 use super::{Question, ReliefStanding};
+use crate::model::cgroup::Cgroup;
 use crate::model::decision::{Action, Met, OutcomeResult, StepKind, StepReason, Target};
 use crate::model::sample::Sample;
 use crate::model::threshold::Resource;
@@ -92,7 +93,7 @@ impl Pending {
     pub(super) fn is_back(&self, sample: &Sample) -> bool {
         let target = &self.action.target;
         if is_gone(target, sample) {
-            return !is_unread(target, sample);
+            return true;
         }
         let is_empty = is_empty(target, sample);
         let (Some(before), Some(now)) = (self.held, held(target, sample)) else {
@@ -154,14 +155,18 @@ pub(super) fn is_empty(target: &Target, sample: &Sample) -> bool {
     cgroups_of(target, sample).all(|(_, group)| group.pids_current == Some(0))
 }
 
-/// True if this tick could not read the target: that says nothing about it.
-pub(super) fn is_unread(target: &Target, sample: &Sample) -> bool {
-    let mut paths = target.groups.iter().map(|group| &group.path).chain(&target.path);
-    paths.any(|path| sample.is_unread(&path.0))
+/// What the target's cgroups hold; `None` where memory is not accounted, or one could not be read.
+pub(super) fn held(target: &Target, sample: &Sample) -> Option<Bytes> {
+    sum(target, sample, |group| group.memory.current.map(|held| held.0)).map(Bytes)
 }
 
-/// What the target's cgroups hold; `None` where memory is not accounted.
-pub(super) fn held(target: &Target, sample: &Sample) -> Option<Bytes> {
-    let each = cgroups_of(target, sample).filter_map(|(_, group)| group.memory.current);
-    each.reduce(|a, b| Bytes(a.0.saturating_add(b.0)))
+/// The sum over the target's cgroups; `None` if one does not tell, or none is there.
+pub(super) fn sum(
+    target: &Target,
+    sample: &Sample,
+    of: impl Fn(&Cgroup) -> Option<u64>,
+) -> Option<u64> {
+    let mut each = cgroups_of(target, sample).map(|(_, group)| of(group));
+    let first = each.next()??;
+    each.try_fold(first, |sum, one| Some(sum.saturating_add(one?)))
 }

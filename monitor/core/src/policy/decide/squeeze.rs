@@ -2,7 +2,7 @@
 //! Which are in force stands in the sample, as the actuator's ledger has it.
 
 use super::Question;
-use super::pending::{is_gone, is_unread};
+use super::pending::is_gone;
 use super::standing::ReliefStanding;
 use crate::model::decision::{Action, InForce, Phase, Release, ReleaseReason, Trigger};
 use crate::model::threshold::PressureSignal;
@@ -27,7 +27,7 @@ fn would_last(question: &Question<'_>, standing: &ReliefStanding, action: &Actio
 pub(super) fn releases(question: &Question<'_>, standing: &ReliefStanding) -> Vec<Release> {
     let (sample, now) = (question.sample, question.sample.at.boot);
     let due = |InForce { action, since, phase, .. }: &InForce| {
-        if is_gone(&action.target, sample) && !is_unread(&action.target, sample) {
+        if is_gone(&action.target, sample) {
             return None;
         }
         let calm = standing.calm_for(&action.reason.threshold.name(), now);

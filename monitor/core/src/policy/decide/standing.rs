@@ -256,6 +256,11 @@ impl ReliefStanding {
         self.tried.insert((against.name(), target.uid.clone(), step));
     }
 
+    pub(super) fn try_again(&mut self, Action { target, reason, .. }: &Action) {
+        let against = reason.threshold.name();
+        self.tried.retain(|(name, uid, _)| *name != against || *uid != target.uid);
+    }
+
     /// The gentlest step below `after` that can be tried and was not tried on the target against
     /// this threshold.
     pub(super) fn untried(
@@ -263,13 +268,8 @@ impl ReliefStanding {
         able: &Able<'_>,
         after: Option<StepKind>,
     ) -> Option<(StepKind, StepReason)> {
-        let mut next = able.next(after);
-        while let Some((step, _)) = next
-            && self.was_tried(able.reason, &able.target.uid, step)
-        {
-            next = able.next(Some(step));
-        }
-        next
+        let is_new = |step: &StepKind| !self.was_tried(able.reason, &able.target.uid, *step);
+        able.next(after, is_new)
     }
 
     /// On whom anything was tried against this.
@@ -372,12 +372,11 @@ impl ReliefStanding {
         self.takers.retain(|uid, _| victims.iter().any(|(_, victim)| victim == uid));
         let uids = self.tried.iter().map(|(_, uid, _)| uid.clone()).collect();
         let there = present(&uids, question.sample);
-        let is_unread = |uid: &str| question.sample.is_unread(uid);
         let calm = &self.calm;
         self.tried.retain(|(name, uid, _)| {
             let is_over = calm.get(name).is_some_and(|since| now.since(*since) >= cool_down);
             let is_pending = pending.as_ref().is_some_and(|(n, u)| n == name && *u == uid);
-            is_pending || (!is_over && (there.contains(uid) || is_unread(uid)))
+            is_pending || (!is_over && there.contains(uid))
         });
         self.kept.ask_again(&self.tried, now);
     }

@@ -143,8 +143,12 @@ impl<'a> Able<'a> {
         pods.is_some_and(|pods| self.target.uids().all(|uid| pods.contains_key(uid)))
     }
 
-    /// The gentlest step below `after` that can be tried, and why it is that one.
-    pub(super) fn next(&self, after: Option<StepKind>) -> Option<(StepKind, StepReason)> {
+    /// The gentlest step below `after` that `is_new` and can be tried, and why it is that one.
+    pub(super) fn next(
+        &self,
+        after: Option<StepKind>,
+        is_new: impl Fn(&StepKind) -> bool,
+    ) -> Option<(StepKind, StepReason)> {
         let kind = Kind::of(self.reason);
         let steps = match kind {
             // What takes longer than a kill is better than nothing.
@@ -160,7 +164,7 @@ impl<'a> Able<'a> {
         // The living give nothing back: only who was killed before can be hurried.
         let is_dead = after.is_some_and(StepKind::is_final);
         let fits = |step: &StepKind| self.can(*step) && (*step != ReleaseMemory || is_dead);
-        let step = *steps[from..].iter().find(|step| fits(step))?;
+        let step = *steps[from..].iter().find(|step| fits(step) && is_new(step))?;
         let why = match kind {
             Kind::MemoryEmergency => StepReason::Emergency,
             _ if steps.len() == 1 => StepReason::OnlyOne,

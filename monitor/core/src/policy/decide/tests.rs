@@ -315,12 +315,14 @@ fn is_back_ignores_a_victim_that_was_not_read() {
     let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
     let mut node = Node::new();
     node.at(1, &hard);
-    let (object, detail) = ("/kubepods/besteffort/poda/memory.current".into(), String::new());
-    let why = crate::model::sample::GapReason::Failed;
-    node.sample.gaps.push(crate::model::sample::Gap { object, why, detail });
-    node.end("a");
+    let groups = node.sample.cgroups.clone();
+    for group in node.sample.cgroups.values_mut().filter(|group| group.path.0.ends_with("poda")) {
+        let Cgroup { path, parent, .. } = &**group;
+        *group = Cgroup { path: path.clone(), parent: *parent, ..Cgroup::default() }.into();
+    }
     assert!(matches!(node.at(2, &hard).held, Some(Hold::Settling { .. })));
-    node.sample.gaps.clear();
+    node.sample.cgroups = groups;
+    node.end("a");
     assert!(matches!(node.at(3, &hard).held, Some(Hold::CoolingDown { .. })));
 }
 

@@ -117,10 +117,10 @@ impl Contender {
         self.lasting.is_some() && self.lasting != self.taken
     }
 
-    /// Whether it uses more than it requests, took nothing, and its end frees what is promised.
+    /// Whether it uses more than it requests, took nothing, and its end frees enough of what is promised.
     pub(super) fn holds_promised(&self, promised: Promised) -> bool {
         let exceeds = self.usage.zip(self.request).is_some_and(|(usage, request)| usage > request);
-        let frees = self.frees.is_some_and(|frees| frees >= promised.left);
+        let frees = self.frees.is_some_and(|frees| frees >= promised.least);
         let took = self.taken.is_some_and(|taken| taken >= promised.taker_from);
         self.spared.is_none() && exceeds && frees && !took
     }

@@ -42,10 +42,6 @@ pub struct HarmStanding {
     pub memory: HarmByParty,
     /// IO wait.
     pub io: HarmByParty,
-    /// Cgroups that were unreadable lately. When they are readable again, it is unknown how much
-    /// of their memory was charged in the last interval.
-    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    unread: BTreeSet<CgroupId>,
 }
 
 /// Harm of one kind, by aggressor.
@@ -107,22 +103,10 @@ impl HarmStanding {
         let there = tree.parties();
         let interval = snapshot.interval;
         self.cpu.add(waits.then(|| tree.run_queue()), &there, interval);
-        let unread = &self.unread;
-        let share = memory.then(|| Share::of_memory(&tree, parties, before, unread).doings());
+        let share = memory.then(|| Share::of_memory(&tree, parties, before).doings());
         self.memory.add(share, &there, interval);
-        let share = waits.then(|| Share::of_io(&tree, parties, before, unread).doings());
+        let share = waits.then(|| Share::of_io(&tree, parties, before).doings());
         self.io.add(share, &there, interval);
-        self.forget_unread(before, sample);
-    }
-
-    /// Cgroups that could not be read are remembered while a read fails, because they may come back.
-    fn forget_unread(&mut self, before: &Sample, sample: &Sample) {
-        if sample.failed_readings().next().is_none() {
-            self.unread.clear();
-            return;
-        }
-        self.unread.extend(sample.unread_since(before).map(|(id, _)| id));
-        self.unread.retain(|id| !sample.cgroups.contains_key(id));
     }
 
     /// Harm for want of `resource`; `None` if no task waits for it, or if it is not measured.

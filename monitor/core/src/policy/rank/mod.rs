@@ -21,7 +21,7 @@ pub use need::{Need, Shortfall};
 pub(crate) use protected::VITAL;
 pub use purpose::Purpose;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use group::Group;
 use scale::{Answer, By, Scale};
@@ -134,7 +134,19 @@ impl<'a> Pool<'a> {
             !is_spared && protected.may_be_marked(id, scope)
         };
         let from = need.taker_from.unwrap_or_default();
-        let told = |lost: Lost| lost.told(snapshot, sample, from, may_be_marked);
+        // Of a contender what makes it a cause: not what it was promised, where others took more.
+        let counted: BTreeMap<&str, _> = contenders
+            .iter()
+            .map(|one| (one.uid.as_str(), one.taken.zip(one.lasting.or(one.taken))))
+            .collect();
+        let counted = |scope: &Scope| {
+            let uid = match &scope.place {
+                Place::Pod { uid, .. } => uid.as_str(),
+                _ => &*scope.path.0,
+            };
+            counted.get(uid).copied().flatten()
+        };
+        let told = |lost: Lost| lost.told(snapshot, sample, from, counted, may_be_marked);
         let loss = lost.map(told);
         Self { contenders, outsiders, purpose, rules, need, loss, is_not_yet_known }
     }

@@ -35,11 +35,12 @@ pub struct Need {
     pub outside_harm: Option<Nanos>,
 }
 
-/// What takers were promised and do not have.
+/// What takers were promised and do not have: one holds it, or several together.
 #[derive(Debug, Clone, Copy)]
 pub struct Promised {
-    pub left: u64,
-    /// Who took this much is one of them.
+    /// Who frees this much may pay: all that is promised, or of several what is missing and a real part.
+    pub least: u64,
+    /// Who took this much is one of the takers.
     pub taker_from: u64,
 }
 
@@ -105,12 +106,16 @@ pub(super) fn causes(
     let largest = contenders.iter().filter_map(|one| one.taken).max();
     let from_all = from(largest);
     let promised = promised(&contenders, from_all).filter(|_| largest >= Some(outside));
-    let promised = promised.map(|left| Promised {
-        left: left.saturating_add(shortfall.missing),
-        taker_from: from_all,
+    let promised = promised.and_then(|left| {
+        let left = left.saturating_add(shortfall.missing);
+        let held_by = |least: u64| {
+            let promised = Promised { least, taker_from: from_all };
+            let holders = contenders.iter().filter(|one| one.holds_promised(promised));
+            let frees = holders.filter_map(|one| one.frees);
+            (frees.fold(0, u64::saturating_add) >= left).then_some(promised)
+        };
+        held_by(left).or_else(|| held_by(shortfall.missing.max(left / REAL_PART)))
     });
-    let is_held = |promised: &Promised| contenders.iter().any(|one| one.holds_promised(*promised));
-    let promised = promised.filter(is_held);
     (contenders, need(from_all, promised))
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::figures::Holding;
 use super::fills::Fills;
 use super::{Slot, TakerStanding};
-use crate::model::cgroup::{CgroupId, CgroupPath};
+use crate::model::cgroup::CgroupId;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -22,14 +22,12 @@ pub(super) struct Written {
     /// In full, in recordings of before.
     #[serde(skip_serializing)]
     parties: BTreeMap<CgroupId, VecDeque<Holding>>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    unread: BTreeMap<CgroupId, CgroupPath>,
     #[serde(skip_serializing_if = "Fills::is_empty")]
     fills: Fills,
 }
 
 impl From<TakerStanding> for Written {
-    fn from(TakerStanding { slots, parties, unread, fills }: TakerStanding) -> Self {
+    fn from(TakerStanding { slots, parties, fills }: TakerStanding) -> Self {
         let mut threads = BTreeMap::new();
         let readings = parties.into_iter().map(|(id, readings)| {
             let (mut before, mut n_differences) = (Holding::default(), Vec::new());
@@ -47,12 +45,12 @@ impl From<TakerStanding> for Written {
             (id, differences)
         });
         let readings = readings.collect();
-        Self { slots, readings, threads, parties: BTreeMap::new(), unread, fills }
+        Self { slots, readings, threads, parties: BTreeMap::new(), fills }
     }
 }
 
 impl From<Written> for TakerStanding {
-    fn from(Written { slots, readings, threads, mut parties, unread, fills }: Written) -> Self {
+    fn from(Written { slots, readings, threads, mut parties, fills }: Written) -> Self {
         parties.extend(readings.into_iter().map(|(id, differences)| {
             let mut now = Holding::default();
             let n_differences = threads.get(&id).into_iter().flatten().chain(repeat(&0));
@@ -65,7 +63,7 @@ impl From<Written> for TakerStanding {
             });
             (id, readings.collect())
         }));
-        Self { slots, parties, unread, fills }
+        Self { slots, parties, fills }
     }
 }
 

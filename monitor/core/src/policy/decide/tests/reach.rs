@@ -305,33 +305,6 @@ fn is_back_goes_before_a_slow_average() {
 }
 
 #[test]
-fn is_unread_looks_at_the_victim_alone() {
-    use crate::model::sample::{Gap, GapReason};
-    let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
-    #[rustfmt::skip]
-    let table = [
-        // object, why, the victim counts as dead
-        ("/kubepods/besteffort/poda/memory.current",  GapReason::Failed,      false),
-        ("/kubepods/besteffort/poda",                 GapReason::Failed,      false),
-        ("/kubepods/besteffort/podab/memory.current", GapReason::Failed,      true),
-        ("/kubepods/besteffort/poda/cgroup.pressure", GapReason::Unsupported, true),
-        ("/kubepods/besteffort/poda",                 GapReason::Gone,        true),
-    ];
-    for (object, why, is_dead) in table {
-        let mut node = Node::new();
-        node.at(1, &hard);
-        node.end("a");
-        node.sample.gaps.push(Gap { object: object.into(), why, detail: String::new() });
-        let held = node.at(2, &hard).held;
-        assert_eq!(
-            matches!(held, Some(Hold::CoolingDown { .. })),
-            is_dead,
-            "{object} {why:?}: {held:?}"
-        );
-    }
-}
-
-#[test]
 fn target_of_ignores_cgroups_named_like_a_pod() {
     let mut node = Node::new();
     let copy = |path: &str| Cgroup { path: CgroupPath(path.into()), ..Cgroup::default() };

@@ -1,10 +1,10 @@
 //! Divides waiting by the share that each party took.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Doings, Entry, Party, Tree};
-use crate::model::cgroup::{Cgroup, CgroupId};
+use crate::model::cgroup::Cgroup;
 use crate::model::sample::Sample;
 use crate::model::snapshot::Scope;
 use crate::model::stall::MemoryCause;
@@ -34,13 +34,8 @@ impl Share {
     ///
     /// A new cgroup has charged all that it has. A cgroup that was unreadable counts as 0, because
     /// what it charged is unknown.
-    pub(super) fn of_memory(
-        tree: &Tree<'_>,
-        parties: &Parties<'_>,
-        before: &Sample,
-        unread: &BTreeSet<CgroupId>,
-    ) -> Self {
-        Self::of(tree, parties, (before, unread), charged, |scope| {
+    pub(super) fn of_memory(tree: &Tree<'_>, parties: &Parties<'_>, before: &Sample) -> Self {
+        Self::of(tree, parties, before, charged, |scope| {
             let shortage = scope.shortage.map(|union| union.now).unwrap_or_default();
             Part {
                 waited: of_interval(shortage, tree.snapshot.interval),
@@ -51,13 +46,8 @@ impl Share {
     }
 
     /// Disks: bytes read and written, and task time in IO wait.
-    pub(super) fn of_io(
-        tree: &Tree<'_>,
-        parties: &Parties<'_>,
-        before: &Sample,
-        unread: &BTreeSet<CgroupId>,
-    ) -> Self {
-        Self::of(tree, parties, (before, unread), moved, |scope| {
+    pub(super) fn of_io(tree: &Tree<'_>, parties: &Parties<'_>, before: &Sample) -> Self {
+        Self::of(tree, parties, before, moved, |scope| {
             let waited = scope.io_wait.map(|wait| wait.now).unwrap_or_default();
             Part { waited, ..Part::default() }
         })
@@ -66,7 +56,7 @@ impl Share {
     fn of(
         tree: &Tree<'_>,
         parties: &Parties<'_>,
-        (before, unread): (&Sample, &BTreeSet<CgroupId>),
+        before: &Sample,
         taken: fn(&Scope, &Cgroup, Option<&Cgroup>) -> Option<u64>,
         waits: impl Fn(&Scope) -> Part,
     ) -> Self {
@@ -74,9 +64,8 @@ impl Share {
         for (id, scope) in parties {
             let Some(party) = tree.parties.get(id) else { continue };
             let earlier = before.cgroups.get(id).map(Arc::as_ref);
-            let is_known = earlier.is_some() || !unread.contains(id);
-            let now = scope.files.as_ref().filter(|_| is_known);
-            let grown = now.and_then(|now| taken(scope, now, earlier)).unwrap_or(0);
+            let grown =
+                scope.files.as_ref().and_then(|now| taken(scope, now, earlier)).unwrap_or(0);
             let Part { waited, limited, .. } = waits(scope);
             // Most have done nothing.
             if (Part { taken: grown, waited, limited }) == Part::default() {

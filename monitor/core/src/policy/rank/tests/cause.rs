@@ -154,7 +154,7 @@ fn cause_is_who_holds_what_others_were_promised() {
             &Lost::established(300 * MIB),
             &Snapshot::default(),
         );
-        assert_eq!(need.promised.map(|promised| promised.left / MIB), want, "{names:?}");
+        assert_eq!(need.promised.map(|promised| promised.least / MIB), want, "{names:?}");
         let rules = settings::Ranking::default();
         let memory = purpose("memory.available");
         let field = Field::for_need(&pods, memory, Order::Cause, &rules, &need);

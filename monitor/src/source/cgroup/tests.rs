@@ -1,0 +1,61 @@
+use std::fs;
+
+use isobar_core::model::sample::GapReason;
+use rustix::fs::{CWD, mkdirat};
+use rustix::io::Result;
+
+use super::*;
+
+#[test]
+fn due_spreads_turns_evenly() {
+    for apart in [1, 10, 13, 20, 80, 1 << 32] {
+        let ids = (0..1_000).map(|n| CgroupId(1 + n * apart));
+        let mut per_tick = [0_u32; 10];
+        for id in ids {
+            let turns: Vec<_> = (0..10).filter(|tick| due(*tick, id, 10)).collect();
+            assert_eq!(turns.len(), 1, "each has one turn in ten ticks: {id:?}");
+            per_tick[usize::try_from(turns[0]).unwrap()] += 1;
+        }
+        let most = per_tick.into_iter().max();
+        assert!(most < Some(200), "{apart} apart: {per_tick:?}");
+    }
+}
+
+/// Directories within each other, each with a long name: the path of the last ones is longer than the
+/// kernel takes.
+fn nest(top: &std::path::Path, n_levels: usize) -> Result<()> {
+    let name = "x".repeat(200);
+    let mut above = openat(CWD, top, DIRECTORY, Mode::empty())?;
+    for _ in 0..n_levels {
+        mkdirat(&above, &*name, Mode::RWXU)?;
+        above = openat(&above, &*name, DIRECTORY, Mode::empty())?;
+    }
+    Ok(())
+}
+
+#[test]
+fn read_tells_what_cannot_be_read_from_what_is_gone() {
+    let top = tempfile::tempdir().unwrap();
+    nest(top.path(), 21).unwrap();
+    // Without a descriptor to keep each directory is opened by its path in each tick.
+    let tick = |number| Tick {
+        number,
+        now: Nanos(number * Nanos::SECOND.0),
+        pressure: Pressures::default(),
+        is_reclaimed: false,
+    };
+    let mut tree = Tree::new(Root::open(top.path()).unwrap(), Budget::of(0));
+    for number in 1..=3 {
+        let mut gaps = Gaps::default();
+        let found = tree.read(&tick(number), &Awake::Unknown, &mut gaps);
+        let last = found.values().max_by_key(|group| group.path.0.len()).unwrap();
+        assert_eq!(last.path.segments().count(), 21, "each is there, in tick {number}");
+        let unread = gaps.finish().into_iter().filter(|gap| gap.why == GapReason::Failed);
+        let unread: Vec<_> = unread.map(|gap| gap.object).collect();
+        assert_eq!(unread, [tree.root.path_of(&last.path, "").display().to_string()]);
+    }
+    // The first directory, and with it all below.
+    fs::remove_dir_all(top.path().join("x".repeat(200))).unwrap();
+    let left = tree.read(&tick(4), &Awake::Unknown, &mut Gaps::default());
+    assert_eq!(left.len(), 1, "the root is left");
+}
