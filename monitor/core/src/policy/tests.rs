@@ -6,6 +6,7 @@ mod disks;
 mod family;
 mod marks;
 mod node;
+mod promised;
 mod scope;
 mod threads;
 

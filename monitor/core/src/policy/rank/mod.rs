@@ -127,7 +127,7 @@ impl<'a> Pool<'a> {
         let may_be_marked = |id, scope: &Scope| {
             let is_spared = match &scope.place {
                 // What it took it was promised.
-                Place::Pod { .. } if need.promised.is_some() => true,
+                Place::Pod { .. } if need.promised.is_some() || need.is_of_others => true,
                 Place::Pod { uid, .. } => spared.contains(uid.as_str()),
                 _ => spared.contains(&*scope.path.0),
             };

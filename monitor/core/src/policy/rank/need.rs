@@ -29,6 +29,8 @@ pub struct Need {
     /// A candidate that uses more than it requests, frees this much and took nothing of it is the cause
     /// instead: it holds what others were promised, who took no more than that.
     pub promised: Option<Promised>,
+    /// Pods grew within what they request alone, and a party that is no candidate took more.
+    pub is_of_others: bool,
     /// The most that a party took all along that is not a candidate.
     pub lasting_outside: u64,
     /// The most harm that a cgroup does that is not a candidate, per second.
@@ -105,7 +107,8 @@ pub(super) fn causes(
     }
     let largest = contenders.iter().filter_map(|one| one.taken).max();
     let from_all = from(largest);
-    let promised = promised(&contenders, from_all).filter(|_| largest >= Some(outside));
+    let is_of_others = largest < Some(outside);
+    let promised = promised(&contenders, from_all).filter(|_| !is_of_others);
     let promised = promised.and_then(|left| {
         let left = left.saturating_add(shortfall.missing);
         let held_by = |least: u64| {
@@ -116,7 +119,7 @@ pub(super) fn causes(
         };
         held_by(left).or_else(|| held_by(shortfall.missing.max(left / REAL_PART)))
     });
-    (contenders, need(from_all, promised))
+    (contenders, Need { is_of_others, ..need(from_all, promised) })
 }
 
 /// What takers may still take of what they request; `None` if there are none.

@@ -301,7 +301,14 @@ impl Node {
             let n = if path.contains("/pod") { 2 } else { 1 };
             let n = if anon + shmem > 0 { n } else { 0 };
             let path = CgroupPath(path.into());
-            Cgroup { path, memory, pids_current: Some(n), ..Cgroup::default() }
+            // Each process has some threads.
+            Cgroup {
+                path,
+                memory,
+                pids_current: Some(8 * n),
+                n_procs: Some(n),
+                ..Cgroup::default()
+            }
         };
         let in_pods = |party: &&Party| party.class.is_some();
         let sum = |all: &dyn Fn(&&Party) -> bool| {

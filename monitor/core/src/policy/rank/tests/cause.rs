@@ -132,9 +132,12 @@ fn cause_is_who_holds_what_others_were_promised() {
     let critical = |one| Contender { spared: Some(SparedReason::Critical), ..one };
     #[rustfmt::skip]
     let table = [
-        // pods, 20 MiB being missing, what may still be taken of what takers request, with that
+        // pods, 20 MiB being missing; who frees so much holds what takers were promised, all of it or together
         (vec![starts(), over(330), within()],                Some(110)),
         (vec![starts(), over(109), within()],                None), // the promise cannot be kept by ending it
+        (vec![starts(), over(60), over(55)],                 Some(20)),  // both together can keep it
+        (vec![starts(), over(60), over(45)],                 None),
+        (vec![starts(), over(105), over(9), over(9)],        None), // two of them are worth no end
         (vec![starts(), within()],                           None),
         (vec![starts(), critical(over(330))],                None),
         (vec![critical(starts()), over(330)],                Some(110)),

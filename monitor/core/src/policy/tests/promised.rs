@@ -1,0 +1,86 @@
+//! Growth that was promised beside growth that was not.
+
+use super::family::{Dice, steady};
+use super::node::{Growth, Kib, MIB, Node, Party, settings};
+use super::{MEMORY, Toll};
+use crate::model::decision::{Action, Order, StepKind};
+use crate::model::pod::QosClass;
+use crate::model::units::Bytes;
+use crate::policy::engine::{Engine, Standing};
+
+const PROMISED: &str = "/kubepods/burstable/pod0";
+
+/// A node on which a pod grows within its request, beside others.
+fn node(rate: Kib, others: impl IntoIterator<Item = Party>) -> Node {
+    let promised = Party {
+        path: PROMISED.into(),
+        class: Some(QosClass::Burstable),
+        request: 12_000 * MIB,
+        growth: Growth::Leak(rate),
+        ..steady(1_000 * MIB)
+    };
+    Node {
+        memory: MEMORY,
+        dice: Dice::new(1),
+        base: 1_000 * MIB,
+        parties: [promised].into_iter().chain(others).collect(),
+        toll: Toll::default(),
+        in_force: Vec::new(),
+        has_api: false,
+        ending: Vec::new(),
+    }
+}
+
+fn best_effort(at: usize, held: Kib, growth: Growth) -> Party {
+    let path = format!("/kubepods/besteffort/pod{at}");
+    Party { path, class: Some(QosClass::BestEffort), growth, ..steady(held) }
+}
+
+/// What is decided on such a node, until it has no memory left; the kernel takes `rate` a second.
+fn actions(mut node: Node, rate: Kib) -> Vec<Action> {
+    let mut engine = Engine::new(settings(Order::Cause), Standing::new(4));
+    let step = |tick: u64| {
+        node.live(tick * 250, 250);
+        let mut sample = node.sample(tick, tick * 250);
+        let taken = u64::try_from(rate).unwrap() * 1024 / 4 * tick;
+        let memory = sample.node.memory.as_mut().unwrap();
+        memory.available = Bytes(memory.available.0.checked_sub(taken)?);
+        memory.free = memory.available;
+        Some(engine.step(sample).decision.relief.actions)
+    };
+    (1..600).map_while(step).flatten().collect()
+}
+
+/// The first that is marked, and the first that is ended.
+fn first(actions: &[Action]) -> (Option<&str>, Option<&str>) {
+    let of = |is: fn(StepKind) -> bool| {
+        let its = actions.iter().find(|action| is(action.step));
+        its.map(|action| action.target.uid.as_str())
+    };
+    (of(|step| step == StepKind::Mark), of(StepKind::is_final))
+}
+
+#[test]
+fn mark_is_not_for_what_was_promised() {
+    let leak = best_effort(1, 200 * MIB, Growth::Leak(40 * MIB));
+    let steady = best_effort(2, 3_000 * MIB, Growth::Steady);
+    let done = actions(node(100 * MIB, [leak, steady]), 0);
+    assert_eq!(first(&done).0, Some("1"), "{done:?}");
+}
+
+#[test]
+fn growth_that_was_promised_is_no_cause_beside_what_the_kernel_takes() {
+    let steady = best_effort(1, 8_000 * MIB, Growth::Steady);
+    let done = actions(node(30 * MIB, [steady]), 90 * MIB);
+    // What the kernel takes the kubelet's threshold does not see.
+    assert_eq!(first(&done), (None, None), "{done:?}");
+}
+
+#[test]
+fn holders_of_what_was_promised_pay_one_by_one() {
+    let many = (1..=8).map(|at| best_effort(at, 1_500 * MIB, Growth::Steady));
+    let done = actions(node(100 * MIB, many), 0);
+    let ended: Vec<_> = done.iter().filter(|action| action.step.is_final()).collect();
+    assert!(!ended.is_empty());
+    assert!(ended.iter().all(|action| action.target.uid != "0"), "{ended:?}");
+}
