@@ -27,6 +27,8 @@ const ENTRIES_OF_POD: u64 = 100_000;
 const REST: Nanos = Nanos(60 * Nanos::SECOND.0);
 /// The same while it is short: a victim is chosen by what was read since.
 const SHORT_REST: Nanos = Nanos(10 * Nanos::SECOND.0);
+/// A walk that has taken so long hangs on a disk: what the one before found is of long ago.
+const HANGS: Nanos = Nanos(600 * Nanos::SECOND.0);
 /// The least of a thread's claims on CPUs.
 const NICE: i32 = 19;
 
@@ -69,7 +71,11 @@ impl DiskWalks {
                 self.known = Some((Arc::new(reading), gaps));
                 (thread.is_walking, thread.walked) = (false, Some(now));
             }
-            Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Empty) => {
+                let is_old = |walked| now.since(walked) > HANGS;
+                let hangs = thread.is_walking && thread.walked.is_some_and(is_old);
+                self.known = self.known.take().filter(|_| !hangs);
+            }
             Err(TryRecvError::Disconnected) => {
                 (self.thread, self.failed) = (None, Some("its thread has ended".into()));
                 return;
@@ -103,7 +109,10 @@ impl DiskWalks {
                     gaps.iter().map(|gap| format!("; {}", gap.detail)).collect::<String>();
                 (CapabilityState::Attached, format!("{n} pods walked{left_out}"))
             }
-            (_, None, Some(_)) => (CapabilityState::Attached, "the first walk is under way".into()),
+            (_, None, Some(_)) => (
+                CapabilityState::Attached,
+                "a walk is under way; what each has is not known yet".into(),
+            ),
             (_, None, None) => return None,
         };
         Some(Capability { name: "disk use of pods".into(), state, detail, remedy: None })

@@ -26,6 +26,8 @@ impl Actuator {
         let kept = self.undo_left();
         let root = &self.root;
         self.ledger.prune(now, |path, id| kept.contains(&id) || is_there(root, path, id));
+        let in_force: BTreeSet<u64> = self.in_force().iter().map(|e| e.action.id).collect();
+        self.unreleased.retain(|action, _| in_force.contains(action));
         self.end_unfollowed(now);
         true
     }

@@ -86,7 +86,10 @@ struct Pair<'a> {
 impl<'a> Pair<'a> {
     fn new(prev: &'a Sample, next: &'a Sample, interval: Nanos, n_cpus_at_start: u32) -> Self {
         let kernel = prev.kernel.as_ref().zip(next.kernel.as_ref());
-        let tables = kernel.map(|(prev, next)| (Tables::new(prev), Tables::new(next)));
+        let tables = kernel.map(|(prev, next)| {
+            let before = prev.lost;
+            (Tables::new(prev, before), Tables::new(next, before))
+        });
         let cpus = kernel.map_or(&[][..], |(_, after)| &after.cpus);
         let seen = cpus.iter().filter(|cpu| cpu.switches > 0).count();
         let n_cpus = u64::from(n_cpus_at_start).max(seen as u64);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::model::cgroup::{Cgroup, CgroupId};
-use crate::model::stall::{CpuStall, GroupStall, KernelStalls, MemoryStall};
+use crate::model::stall::{CpuStall, GroupStall, KernelStalls, Lost, MemoryStall};
 
 /// One scope's counters; `None` if not measured, which is not 0.
 #[derive(Debug, Clone, Copy, Default)]
@@ -25,12 +25,16 @@ pub(super) struct Tables<'a> {
     never: GroupStall,
     /// Zeros, for its CPUs.
     calm: Vec<CpuStall>,
+    /// No cgroup that waited in the interval found no room for an entry.
+    has_all: bool,
 }
 
 impl<'a> Tables<'a> {
-    pub(super) fn new(kernel: &'a KernelStalls) -> Self {
+    /// `lost_before`: what the kernel side had lost by the reading before.
+    pub(super) fn new(kernel: &'a KernelStalls, lost_before: Lost) -> Self {
         let calm = vec![CpuStall::default(); kernel.cpus.len()];
-        Self { kernel, never: GroupStall::default(), calm }
+        let has_all = kernel.lost.cgroups == lost_before.cgroups;
+        Self { kernel, never: GroupStall::default(), calm, has_all }
     }
 
     /// The node: the CPUs' own unions, because the root cgroup has none, and the waits of `root`.
@@ -42,8 +46,8 @@ impl<'a> Tables<'a> {
     pub(super) fn group(&self, id: CgroupId, cgroup: &Cgroup) -> Counters<'_> {
         let group = match self.kernel.groups.get(&id) {
             Some(group) => group,
-            None if self.kernel.lost.cgroups == 0 => &self.never,
-            // The map was full, so a cgroup without an entry may have waited.
+            None if self.has_all => &self.never,
+            // A cgroup without an entry may have waited, and found no room for one.
             None => return Counters::default(),
         };
         // Without the cpu controller a cgroup has no run queue: its tasks wait in an ancestor's. A

@@ -120,8 +120,9 @@ impl Shortage<'_> {
         }
     }
 
+    /// Of those whose growth counts: a pod that took what it requests is no cause.
     fn largest(&self) -> Option<&Taker> {
-        self.loss.takers.first()
+        self.loss.takers.iter().find(|taker| !self.field.took_what_was_promised(&taker.uid))
     }
 
     /// Whether most was taken by a party that is no candidate, or by none that is known.

@@ -21,7 +21,7 @@ pub use need::{Need, Shortfall};
 pub(crate) use protected::VITAL;
 pub use purpose::Purpose;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use group::Group;
 use scale::{Answer, By, Scale};
@@ -121,7 +121,11 @@ impl<'a> Pool<'a> {
         let outside_harm = outsiders.first().map(|outsider| outsider.harm);
         let need = Need { outside_harm, ..need };
         let scale = Scale::new(&contenders, rules.order, purpose, &need);
-        let is_spared = |one: &&Contender| one.spared.is_some() || scale.promised(one).is_some();
+        let is_spared = |one: &&Contender| {
+            one.spared.is_some()
+                || scale.promised(one).is_some()
+                || scale.took_what_was_promised(one)
+        };
         let spared = contenders.iter().filter(is_spared);
         let spared: BTreeSet<&str> = spared.map(|one| one.uid.as_str()).collect();
         let may_be_marked = |id, scope: &Scope| {
@@ -134,19 +138,7 @@ impl<'a> Pool<'a> {
             !is_spared && protected.may_be_marked(id, scope)
         };
         let from = need.taker_from.unwrap_or_default();
-        // Of a contender what makes it a cause: not what it was promised, where others took more.
-        let counted: BTreeMap<&str, _> = contenders
-            .iter()
-            .map(|one| (one.uid.as_str(), one.taken.zip(one.lasting.or(one.taken))))
-            .collect();
-        let counted = |scope: &Scope| {
-            let uid = match &scope.place {
-                Place::Pod { uid, .. } => uid.as_str(),
-                _ => &*scope.path.0,
-            };
-            counted.get(uid).copied().flatten()
-        };
-        let told = |lost: Lost| lost.told(snapshot, sample, from, counted, may_be_marked);
+        let told = |lost: Lost| lost.told(snapshot, sample, from, may_be_marked);
         let loss = lost.map(told);
         Self { contenders, outsiders, purpose, rules, need, loss, is_not_yet_known }
     }
@@ -269,6 +261,14 @@ impl<'a> Field<'a> {
     #[must_use]
     pub fn largest_taker(&self) -> Option<&'a Taker> {
         self.loss?.takers.first()
+    }
+
+    /// Whether this contender requests so much of what it took that the rest is no cause.
+    #[must_use]
+    pub fn took_what_was_promised(&self, uid: &str) -> bool {
+        let spared = self.spared.iter().map(|(contender, _)| contender);
+        let mut all = self.open.iter().chain(spared);
+        all.any(|one| one.uid == uid && self.scale.took_what_was_promised(one))
     }
 
     /// Whether candidates are compared by what they took of memory.

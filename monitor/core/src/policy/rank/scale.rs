@@ -117,6 +117,11 @@ impl Scale {
         })
     }
 
+    /// Whether so little of what it took counts, because it requests the rest, that it is no cause.
+    pub(super) fn took_what_was_promised(self, contender: &Contender) -> bool {
+        matches!((self.cause, contender.taken), (Some(By::Taken(from)), Some(taken)) if taken < from)
+    }
+
     /// In the order `cause` a Guaranteed pod within its request does not pay for others.
     pub(super) fn promised(self, contender: &Contender) -> Option<SparedReason> {
         let is_within = self.exceeds(contender).is_some_and(|answer| answer != Answer::Yes);

@@ -82,24 +82,19 @@ impl Lost {
         Self { lost, is_established: true, ..Self::default() }
     }
 
-    /// For decisions and people: by name, the largest takers of those of whose growth `from` on counts.
-    /// `counted`: what counts of a party, lately and all along; `None`: all.
+    /// For decisions and people: by name, the largest takers of those that took `from` on.
     pub(crate) fn told(
         &self,
         snapshot: &Snapshot,
         sample: &Sample,
         from: u64,
-        counted: impl Fn(&Scope) -> Option<(u64, u64)>,
         may_be_marked: impl Fn(CgroupId, &Scope) -> bool,
     ) -> Loss {
-        let counts = |(id, taken): (&CgroupId, &u64)| {
+        let mut takers: Vec<_> = self.taken.iter().filter(|(_, taken)| **taken >= from).collect();
+        takers
+            .sort_unstable_by_key(|(id, taken)| (Reverse((self.lasting_of(**id), **taken)), **id));
+        let taker = |(id, taken): (&CgroupId, &u64)| {
             let scope = snapshot.scopes.get(id)?;
-            let (counted, lasting) = counted(scope).unwrap_or((*taken, self.lasting_of(*id)));
-            (counted >= from).then_some((Reverse((lasting, counted)), *id, *taken, scope))
-        };
-        let mut takers: Vec<_> = self.taken.iter().filter_map(counts).collect();
-        takers.sort_unstable_by_key(|(most, id, ..)| (*most, *id));
-        let taker = |(_, id, taken, scope): (_, CgroupId, u64, &Scope)| {
             let path = scope.path.clone();
             let pod = match &scope.place {
                 Place::Pod { uid, .. } => Some(uid.clone()),
@@ -107,7 +102,7 @@ impl Lost {
             };
             let known = pod.as_ref().and_then(|uid| sample.pods.as_ref()?.get(uid));
             let last = || path.segments().next_back().unwrap_or_default().to_owned();
-            Taker {
+            Some(Taker {
                 name: known
                     .map(|pod| pod.name.clone())
                     .or_else(|| pod.clone())
@@ -115,11 +110,11 @@ impl Lost {
                 namespace: known.map(|pod| pod.namespace.clone()).unwrap_or_default(),
                 uid: pod.unwrap_or_else(|| path.0.to_string()),
                 path,
-                taken: Bytes(taken),
-                may_be_marked: may_be_marked(id, scope),
-            }
+                taken: Bytes(*taken),
+                may_be_marked: may_be_marked(*id, scope),
+            })
         };
-        let takers = takers.into_iter().take(NAMED).map(taker).collect();
+        let takers = takers.into_iter().take(NAMED).filter_map(taker).collect();
         let (lost, unattributed) = (Bytes(self.lost), Bytes(self.unattributed));
         Loss { lost, over: self.over, takers, unattributed }
     }

@@ -63,7 +63,6 @@ fn takers(samples: &[Sample]) -> (u64, Vec<(String, u64)>, u64) {
         &snapshot,
         sample,
         taker_from(lost.largest_but(|_| false).0, Resource::Memory),
-        |_| None,
         |_, _| false,
     );
     let each = told.takers.iter().map(|taker| (taker.full_name(), taker.taken.0 / MIB));

@@ -297,18 +297,11 @@ impl Node {
                 stat: Some(stat),
                 ..MemoryFiles::default()
             };
-            // A pod's sandbox, and one process of each.
+            // A pod's sandbox, and one process of each, with some threads.
             let n = if path.contains("/pod") { 2 } else { 1 };
             let n = if anon + shmem > 0 { n } else { 0 };
-            let path = CgroupPath(path.into());
-            // Each process has some threads.
-            Cgroup {
-                path,
-                memory,
-                pids_current: Some(8 * n),
-                n_procs: Some(n),
-                ..Cgroup::default()
-            }
+            let (path, pids_current, n_procs) = (CgroupPath(path.into()), Some(8 * n), Some(n));
+            Cgroup { path, memory, pids_current, n_procs, ..Cgroup::default() }
         };
         let in_pods = |party: &&Party| party.class.is_some();
         let sum = |all: &dyn Fn(&&Party) -> bool| {

@@ -112,18 +112,19 @@ fn union_unmeasured_is_none() {
     #[rustfmt::skip]
     let table = [
         // covers, weight, the pod's entry,   lost, waits, split, contention, shortage
-        (ALL,       cpu,    Some(&with),      0,    true,  true,  true,       true),
-        (ALL,       no_cpu, Some(&without),   0,    true,  true,  false,      true),  // no queue
-        (ALL,       cpu,    None,             0,    true,  true,  true,       true),  // never waited
-        (ALL,       no_cpu, None,             0,    true,  true,  false,      true),
-        (ALL,       cpu,    None,             1,    false, false, false,      false), // map was full
-        (no_quota,  cpu,    Some(&with),      0,    true,  false, false,      true),
-        (no_memory, cpu,    Some(&with),      0,    true,  true,  true,       false),
-        (none,      cpu,    Some(&with),      0,    false, false, false,      false),
+        (ALL,       cpu,    Some(&with),      [0, 0],  true,  true,  true,       true),
+        (ALL,       no_cpu, Some(&without),   [0, 0],  true,  true,  false,      true),  // no queue
+        (ALL,       cpu,    None,             [0, 0],  true,  true,  true,       true),  // never waited
+        (ALL,       no_cpu, None,             [0, 0],  true,  true,  false,      true),
+        (ALL,       cpu,    None,             [0, 1],  false, false, false,      false), // map was full
+        (ALL,       cpu,    None,             [4, 4],  true,  true,  true,       true),  // long ago
+        (no_quota,  cpu,    Some(&with),      [0, 0],  true,  false, false,      true),
+        (no_memory, cpu,    Some(&with),      [0, 0],  true,  true,  true,       false),
+        (none,      cpu,    Some(&with),      [0, 0],  false, false, false,      false),
     ];
     for (i, row) in table.into_iter().enumerate() {
         let (covers, weight, entry, lost, waits, split, contention, shortage) = row;
-        let [prev, next] = [1_000, 2_000].map(|at| {
+        let [prev, next] = [(1_000, lost[0]), (2_000, lost[1])].map(|(at, lost)| {
             let mut sample = sample(ms(at));
             Arc::make_mut(sample.cgroups.get_mut(&POD).unwrap()).cpu.weight = weight;
             kernel(&mut sample).covers = covers;

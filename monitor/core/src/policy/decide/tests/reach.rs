@@ -294,6 +294,28 @@ fn decide_counts_a_restarted_pod_again() {
 }
 
 #[test]
+fn decide_ends_again_at_once_what_was_started_again() {
+    let exhausted = pressure(PressureSignal::Exhaustion(seconds(10)));
+    let gone = [Met { measured: seconds(1).0, ..met(exhausted) }];
+    let mut node = Node::new();
+    node.relief.steps = [KillContainers, ReleaseMemory].into();
+    let set = |node: &mut Node, held| {
+        let groups = node.sample.cgroups.values_mut().map(Arc::make_mut);
+        groups.for_each(|group| group.memory.current = Some(Bytes(held * MIB)));
+    };
+    assert_eq!(short(&node.at(1, &gone)), Some(("a", KillContainers)));
+    set(&mut node, 0);
+    assert!(node.at(2, &gone).actions.is_empty());
+    // Its containers run again, and memory is as short as it was.
+    set(&mut node, 400);
+    let next = (3..20).find_map(|second| {
+        let decided = node.at(second, &gone);
+        short(&decided).map(|(name, step)| (second, name.to_owned(), step))
+    });
+    assert_eq!(next, Some((3, "a".into(), KillContainers)));
+}
+
+#[test]
 fn is_back_goes_before_a_slow_average() {
     let stalled = [met(pressure(PressureSignal::Memory(Percent(60_00))))];
     let mut node = Node::new();
