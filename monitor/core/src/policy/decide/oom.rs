@@ -9,6 +9,7 @@ use crate::model::cgroup::{Cgroup, MemoryStat};
 use crate::model::decision::{Action, Taker};
 use crate::model::pod::{Place, QosClass};
 use crate::model::request::request;
+use crate::model::sample::Sample;
 use crate::model::units::scale;
 use crate::policy::takers::{held, locked};
 
@@ -36,12 +37,8 @@ pub(super) fn kernel_takes(
     let total = sample.node.memory.map_or(0, |memory| memory.total.0);
     let is_pod = matches!(places.place(&own.path), Place::Pod { .. });
     // The kernel compares processes, and kills the rest of the cgroup with the one it takes. How
-    // large the largest is cannot be seen from here. A pod's sandbox is one of them. Where processes
-    // cannot be counted, their threads are.
-    let within = sample.cgroups.values().filter(|group| group.path.is_within(&own.path));
-    let n_processes = within.map(|group| group.n_procs).sum::<Option<u64>>();
-    let n = n_processes.or(own.pids_current).unwrap_or(1);
-    let n = n.saturating_sub(u64::from(is_pod)).max(1);
+    // large the largest is cannot be seen from here. A pod's sandbox is one of them.
+    let n = n_processes(own, sample).saturating_sub(u64::from(is_pod)).max(1);
     let badness = oom_size(own) / n + total;
     let other = |group: &Arc<Cgroup>| match places.place(&group.path) {
         _ if group.path == own.path => None,
@@ -55,6 +52,12 @@ pub(super) fn kernel_takes(
         _ => None,
     };
     sample.cgroups.values().filter_map(other).all(|other| other < badness)
+}
+
+/// Processes in the cgroup and below it; their threads where one of these cgroups does not tell.
+fn n_processes(own: &Cgroup, sample: &Sample) -> u64 {
+    let within = sample.cgroups.values().filter(|group| group.path.is_within(&own.path));
+    within.map(|group| group.n_procs).sum::<Option<u64>>().or(own.pids_current).unwrap_or(1)
 }
 
 /// What counts for the kernel's `oom_badness` (mm/oom_kill.c): resident and swapped memory, and no
@@ -85,7 +88,34 @@ fn is_real(question: &Question<'_>, mark: &Action) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::cgroup::{CgroupId, CgroupPath};
     use crate::model::units::Bytes;
+
+    #[test]
+    fn n_processes_counts_those_below_and_no_threads() {
+        #[rustfmt::skip]
+        let table = [
+            // processes of the service itself, and below it; its processes
+            (Some(1), Some(0), 1),
+            (Some(0), Some(3), 3),
+            (Some(1), None,    40),
+        ];
+        for (own, below, want) in table {
+            let group = |path: &str, n_procs, pids_current| {
+                let path = CgroupPath(path.into());
+                Arc::new(Cgroup { path, n_procs, pids_current, ..Cgroup::default() })
+            };
+            let service = group("/system.slice/a.service", own, Some(40));
+            let groups = [
+                service.clone(),
+                group("/system.slice/a.service/inner", below, None),
+                group("/system.slice/other.service", Some(9), None),
+            ];
+            let cgroups = (1..).map(CgroupId).zip(groups).collect();
+            let sample = Sample { cgroups, ..Sample::default() };
+            assert_eq!(n_processes(&service, &sample), want, "{own:?} {below:?}");
+        }
+    }
 
     #[test]
     fn oom_size_is_what_the_kernel_counts() {
