@@ -27,7 +27,7 @@ const ENTRIES_OF_POD: u64 = 100_000;
 const REST: Nanos = Nanos(60 * Nanos::SECOND.0);
 /// The same while it is short: a victim is chosen by what was read since.
 const SHORT_REST: Nanos = Nanos(10 * Nanos::SECOND.0);
-/// A walk that has taken so long hangs on a disk: what the one before found is of long ago.
+/// What a walk found is too old so long after its end, if the next one hangs on a disk.
 const HANGS: Nanos = Nanos(600 * Nanos::SECOND.0);
 /// The least of a thread's claims on CPUs.
 const NICE: i32 = 19;

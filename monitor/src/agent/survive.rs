@@ -42,9 +42,9 @@ const CODE: u64 = 12 << 20;
 /// So much resident memory above the least that there was is given back, as far as it is free: after
 /// cgroups by the thousand have gone, or a large document was sent.
 const SURPLUS: u64 = 3 << 20;
-/// Ticks until it is given back once more: where there is half as much again or so much was given back
-/// the last time, which may have been in the middle of a burst's end; and where neither is so. How
-/// much of it is in use no allocator tells.
+/// Ticks until it is given back once more: where there is half as much again, or half as much was given
+/// back the last time, as in the middle of a burst that ends; and where neither is so. How much of it
+/// is in use no allocator tells.
 const TICKS_IF_MORE: u32 = 20;
 const TICKS_IF_NOT: u32 = 60;
 

@@ -131,7 +131,9 @@ impl Tree {
             if !self.groups.contains_key(&id) {
                 continue;
             }
-            let cgroup = match self.visit(id, &mut walk) {
+            let read = self.visit(id, &mut walk);
+            let is_read = read.is_ok();
+            let cgroup = match read {
                 Ok(cgroup) => cgroup,
                 Err(error) => {
                     let is_gone = matches!(error, ReadError::Gone(_));
@@ -146,7 +148,8 @@ impl Tree {
             walk.found.insert(id, cgroup);
             let group = &self.groups[&id];
             walk.to_visit.extend(group.children.values().rev().map(|child| child.id));
-            if let Some(parent) = group.parent().and_then(|parent| self.groups.get(&parent)) {
+            let parent = group.parent().and_then(|parent| self.groups.get(&parent));
+            if let Some(parent) = parent.filter(|_| is_read) {
                 missing.note(group, parent, &self.root, tick, walk.gaps);
             }
         }

@@ -111,6 +111,17 @@ pub struct Cgroup {
     pub preference: Option<Preference>,
 }
 
+impl Cgroup {
+    /// Whether nothing of it was read in this tick: not even `cpu.stat`, which each cgroup has.
+    #[must_use]
+    pub fn is_unread(&self) -> bool {
+        let Self { cpu, memory, pids_current, pressure, .. } = self;
+        cpu.usage.is_none()
+            && (memory.current, memory.stat, *pids_current) == (None, None, None)
+            && *pressure == Pressures::default()
+    }
+}
+
 /// Extended attributes of the cgroup's directory.
 /// Sources: oomd; systemd.resource-control(5), `ManagedOOMPreference=`, knows avoid and omit only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

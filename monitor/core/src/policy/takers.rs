@@ -74,7 +74,7 @@ pub struct TakerStanding {
 struct Slot {
     at: Nanos,
     node: Option<Bytes>,
-    /// What parties held then that have ended since.
+    /// What parties held then, and gave back when they ended since.
     #[serde(default)]
     ended: Bytes,
 }
@@ -92,7 +92,7 @@ impl TakerStanding {
             *self = Self::default();
         }
         self.fills.update(sample, parties);
-        self.forget_ended(sample, parties);
+        self.forget_ended(before, sample, parties);
         let n = self.slots.len();
         let is_dense = n >= 2 && now.since(self.slots[n - 2].at) < SPACING[0].1;
         if is_dense {
@@ -127,16 +127,17 @@ impl TakerStanding {
         self.thin_out(now);
     }
 
-    /// Drops parties that ended: what they held then comes back to the node.
-    fn forget_ended(&mut self, sample: &Sample, there: &Parties<'_>) {
+    /// Drops parties that ended: what they held came back to the node, but for shared memory and tmpfs.
+    fn forget_ended(&mut self, before: Option<&Sample>, sample: &Sample, there: &Parties<'_>) {
         let Self { slots, parties, .. } = self;
         for (id, readings) in parties.extract_if(.., |id, _| !there.contains_key(id)) {
             // What is no party of its own any more still holds it.
-            if sample.cgroups.contains_key(&id) {
-                continue;
-            }
+            let has_ended = !sample.cgroups.contains_key(&id);
+            let last = before.and_then(|before| before.cgroups.get(&id)?.memory.stat);
+            let Some(last) = last.filter(|_| has_ended) else { continue };
             for (slot, reading) in slots.iter_mut().rev().zip(readings.iter().rev()) {
-                slot.ended.0 = slot.ended.0.saturating_add(reading.amount(Counts::Held));
+                let freed = reading.amount(Counts::Held).saturating_sub(last.shmem.0);
+                slot.ended.0 = slot.ended.0.saturating_add(freed);
             }
         }
     }

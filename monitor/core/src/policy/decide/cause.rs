@@ -125,10 +125,14 @@ impl Shortage<'_> {
         self.loss.takers.iter().find(|taker| !self.field.took_what_was_promised(&taker.uid))
     }
 
-    /// Whether most was taken by a party that is no candidate, or by none that is known.
+    /// Whether most of what counts was taken by a party that is no candidate, or by none.
     fn is_of_other(&self) -> bool {
         let is_other = |taker| !self.is_candidate(taker);
-        self.loss.is_of_no_cgroup() || self.largest().is_some_and(is_other)
+        self.is_of_none() || self.largest().is_some_and(is_other)
+    }
+
+    fn is_of_none(&self) -> bool {
+        self.loss.unattributed > self.largest().map_or(Bytes(0), |most| most.taken)
     }
 
     fn is_candidate(&self, taker: &Taker) -> bool {
@@ -137,7 +141,7 @@ impl Shortage<'_> {
 
     /// The party that took most and is no candidate; empty if most belongs to no party.
     fn other(&self) -> String {
-        let named = self.largest().filter(|_| !self.loss.is_of_no_cgroup());
+        let named = self.largest().filter(|_| !self.is_of_none());
         named.map(Taker::full_name).unwrap_or_default()
     }
 

@@ -212,7 +212,8 @@ fn after_pending(
         Event::Over => {
             standing.cool_until = now.plus(question.relief.cool_down);
             // What is started again may be ended again.
-            if action.step.is_final() && pending.is_back(question.sample) {
+            let is_memory = action.reason.threshold.resource() == Resource::Memory;
+            if is_memory && action.step.is_final() && pending.is_back(question.sample) {
                 standing.try_again(action);
             }
         }

@@ -54,7 +54,8 @@ pub(super) fn kernel_takes(
     sample.cgroups.values().filter_map(other).all(|other| other < badness)
 }
 
-/// Processes in the cgroup and below it; their threads where one of these cgroups does not tell.
+/// Processes in the cgroup and below it, as counted up to ten ticks ago; its threads where one of these
+/// cgroups does not tell.
 fn n_processes(own: &Cgroup, sample: &Sample) -> u64 {
     let within = sample.cgroups.values().filter(|group| group.path.is_within(&own.path));
     within.map(|group| group.n_procs).sum::<Option<u64>>().or(own.pids_current).unwrap_or(1)

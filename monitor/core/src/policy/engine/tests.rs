@@ -23,7 +23,10 @@ use crate::model::units::{Bytes, Micros, Percent};
 fn sample(second: u64, covered: bool, stalls: Option<Percent>) -> Sample {
     let nanos = Nanos(second * Nanos::SECOND.0);
     let at = Moment { boot: nanos, wall: nanos };
-    let group = |path: &str| Cgroup { path: CgroupPath(path.into()), ..Cgroup::default() };
+    let group = |path: &str| {
+        let path = CgroupPath(path.into());
+        Cgroup { path, pids_current: Some(1), ..Cgroup::default() }
+    };
     let groups = ["/kubepods", "/kubepods/besteffort", "/kubepods/besteffort/poda"].map(group);
     let cgroups = (2..).map(CgroupId).zip(groups.map(Arc::new)).collect();
     let covers = Coverage { waits: true, throttling: true, memory: true, memory_causes: true };

@@ -99,7 +99,13 @@ pub(super) fn of_node(
         };
         Some(Contender { spared, taken, lasting, frees, ..contender })
     });
-    uses(snapshot).into_iter().map(gone_into).chain(services).collect()
+    // Of one that was not read in this tick nothing can be compared.
+    let is_read = |uses: &Uses<'_>| {
+        let files = uses.pod.and_then(|pod| pod.files.as_ref());
+        files.is_none_or(|files| !files.is_unread())
+    };
+    let pods = uses(snapshot).into_iter().filter(|(_, uses)| is_read(uses));
+    pods.map(gone_into).chain(services).collect()
 }
 
 /// Those outside pods that do most of the harm and are no workloads: not to be evicted, but to be

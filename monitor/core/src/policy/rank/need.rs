@@ -1,6 +1,7 @@
 //! What is needed of a victim: how much is missing, and from how much taken on a candidate is a
 //! cause of that.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use super::contender::Contender;
@@ -37,7 +38,7 @@ pub struct Need {
     pub outside_harm: Option<Nanos>,
 }
 
-/// What takers were promised and do not have: one holds it, or several together.
+/// What takers were promised and do not have: one holds it, or a few together.
 #[derive(Debug, Clone, Copy)]
 pub struct Promised {
     /// Who frees this much may pay: all that is promised, or of several what is missing and a real part.
@@ -49,6 +50,9 @@ pub struct Promised {
 /// Of what is missing or was taken, the part that is worth ending a candidate for; of what is missing
 /// also the one that makes it a cause.
 pub(super) const REAL_PART: u64 = 8;
+
+/// So many may pay together for what others were promised: fewer than the usual budget.
+const HOLDERS: usize = 3;
 
 /// Of what was lost, the part that growth above a request must be to be the cause.
 const OF_LOST: u64 = 32;
@@ -114,8 +118,10 @@ pub(super) fn causes(
         let held_by = |least: u64| {
             let promised = Promised { least, taker_from: from_all };
             let holders = contenders.iter().filter(|one| one.holds_promised(promised));
-            let frees = holders.filter_map(|one| one.frees);
-            (frees.fold(0, u64::saturating_add) >= left).then_some(promised)
+            let mut frees: Vec<u64> = holders.filter_map(|one| one.frees).collect();
+            frees.sort_unstable_by_key(|frees| Reverse(*frees));
+            let most = frees.into_iter().take(HOLDERS).reduce(u64::saturating_add)?;
+            (most >= left).then_some(promised)
         };
         held_by(left).or_else(|| held_by(shortfall.missing.max(left / REAL_PART)))
     });

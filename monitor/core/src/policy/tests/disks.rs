@@ -31,7 +31,10 @@ fn first_victim(pods: &Pods, walked: Option<u64>) -> Result<(String, u64), Optio
     for tick in 1..=90 {
         let at = |tick: u64| Nanos(tick * Nanos::SECOND.0);
         let has = |(_, n, each): &(&str, u64, u64), tick| (n + each * tick) * MIB;
-        let group = |path: &str| Cgroup { path: CgroupPath(path.into()), ..Cgroup::default() };
+        let group = |path: &str| {
+            let path = CgroupPath(path.into());
+            Cgroup { path, pids_current: Some(1), ..Cgroup::default() }
+        };
         let all = std::iter::once("/kubepods").chain(pods.iter().map(|(path, ..)| *path));
         let moment = Moment { boot: at(tick), wall: at(tick) };
         let mut sample = Sample { tick, at: moment, ..Sample::default() };

@@ -1,7 +1,7 @@
 //! Growth that was promised beside growth that was not.
 
 use super::family::{Dice, steady};
-use super::node::{Growth, Kib, MIB, Node, Party, settings};
+use super::node::{Growth, Kib, MIB, Node, Party, Policy, settings};
 use super::{MEMORY, Toll};
 use crate::model::decision::{Action, Order, StepKind};
 use crate::model::pod::QosClass;
@@ -11,12 +11,12 @@ use crate::policy::engine::{Engine, Standing};
 const PROMISED: &str = "/kubepods/burstable/pod0";
 
 /// A node on which a pod grows within its request, beside others.
-fn node(rate: Kib, others: impl IntoIterator<Item = Party>) -> Node {
+fn node(request: Kib, growth: Growth, others: impl IntoIterator<Item = Party>) -> Node {
     let promised = Party {
         path: PROMISED.into(),
         class: Some(QosClass::Burstable),
-        request: 12_000 * MIB,
-        growth: Growth::Leak(rate),
+        request,
+        growth,
         ..steady(1_000 * MIB)
     };
     Node {
@@ -64,23 +64,25 @@ fn first(actions: &[Action]) -> (Option<&str>, Option<&str>) {
 fn mark_is_not_for_what_was_promised() {
     let leak = best_effort(1, 200 * MIB, Growth::Leak(40 * MIB));
     let steady = best_effort(2, 3_000 * MIB, Growth::Steady);
-    let done = actions(node(100 * MIB, [leak, steady]), 0);
+    let done = actions(node(12_000 * MIB, Growth::Leak(100 * MIB), [leak, steady]), 0);
     assert_eq!(first(&done).0, Some("1"), "{done:?}");
 }
 
 #[test]
 fn growth_that_was_promised_is_no_cause_beside_what_the_kernel_takes() {
     let steady = best_effort(1, 8_000 * MIB, Growth::Steady);
-    let done = actions(node(30 * MIB, [steady]), 90 * MIB);
+    let done = actions(node(12_000 * MIB, Growth::Leak(30 * MIB), [steady]), 90 * MIB);
     // What the kernel takes the kubelet's threshold does not see.
     assert_eq!(first(&done), (None, None), "{done:?}");
 }
 
 #[test]
 fn holders_of_what_was_promised_pay_one_by_one() {
-    let many = (1..=8).map(|at| best_effort(at, 1_500 * MIB, Growth::Steady));
-    let done = actions(node(100 * MIB, many), 0);
-    let ended: Vec<_> = done.iter().filter(|action| action.step.is_final()).collect();
-    assert!(!ended.is_empty());
-    assert!(ended.iter().all(|action| action.target.uid != "0"), "{ended:?}");
+    let holder = |at| Party { is_guilty: true, ..best_effort(at, 1_500 * MIB, Growth::Steady) };
+    let growth = Growth::WarmUp(100 * MIB, 5_000 * MIB);
+    let node = node(5_500 * MIB, growth, (1..=8).map(holder));
+    let toll = node.run(Policy::Engine(Order::Cause), 120);
+    let Toll { wrong, right, out_of_memory, .. } = toll;
+    assert_eq!((wrong, out_of_memory), (0, 0), "{toll:?}");
+    assert!((1..=2).contains(&right), "{toll:?}");
 }

@@ -269,3 +269,14 @@ fn contenders_unknown_owners() {
     assert_eq!(names.len(), 41);
     assert!(names.iter().all(|(_, n_members)| *n_members == 0), "{names:?}");
 }
+
+#[test]
+fn contenders_leave_out_what_was_not_read() {
+    let path = CgroupPath("/kubepods/burstable/podu".into());
+    let files = Cgroup { path: path.clone(), ..Cgroup::default() };
+    let unread = Scope { files: Some(files.into()), ..scope(&path.0, None, None, None) };
+    for (scope, n) in [(unread, 0), (scope(&path.0, None, None, None), 1)] {
+        let all = of(&sample([]), &snapshot([scope]), "memory.available", Order::Kubelet);
+        assert_eq!(all.len(), n);
+    }
+}

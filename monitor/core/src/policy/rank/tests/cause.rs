@@ -120,6 +120,18 @@ fn cause_groups_those_who_took_it() {
 }
 
 #[test]
+fn cause_is_who_grew_where_none_holds_what_was_promised() {
+    // It uses a little more than it requests, and nothing is missing yet.
+    let grew = took(Some(300), Some(410), pod("grew", QosClass::Burstable, 0, "405Mi", "410Mi"));
+    let (shortfall, lost) = (Shortfall::default(), Lost::established(300 * MIB));
+    let (pods, need) =
+        need::causes(vec![grew], (shortfall, Resource::Memory), &lost, &Snapshot::default());
+    let rules = settings::Ranking::default();
+    let field = Field::for_need(&pods, purpose("memory.available"), Order::Cause, &rules, &need);
+    assert_eq!(field.takers(1).len(), 1, "{need:?}");
+}
+
+#[test]
 fn cause_is_who_holds_what_others_were_promised() {
     use QosClass::{BestEffort, Burstable};
     let starts = || took(Some(300), Some(330), pod("starts", Burstable, 0, "420Mi", "330Mi"));
@@ -138,6 +150,7 @@ fn cause_is_who_holds_what_others_were_promised() {
         (vec![starts(), over(60), over(55)],                 Some(20)),  // both together can keep it
         (vec![starts(), over(60), over(45)],                 None),
         (vec![starts(), over(105), over(9), over(9)],        None), // two of them are worth no end
+        (vec![starts(), over(30), over(30), over(30), over(30)], None),  // too many would pay
         (vec![starts(), within()],                           None),
         (vec![starts(), critical(over(330))],                None),
         (vec![critical(starts()), over(330)],                Some(110)),
