@@ -21,8 +21,8 @@ fn due_spreads_turns_evenly() {
     }
 }
 
-/// Directories within each other, each with a long name: the path of the last ones is longer than the
-/// kernel takes.
+/// Directories within each other, each with a name of 200 bytes: from the 21st on the path is longer
+/// than the 4,096 bytes that the kernel takes.
 fn nest(top: &std::path::Path, n_levels: usize) -> Result<()> {
     let name = "x".repeat(200);
     let mut above = openat(CWD, top, DIRECTORY, Mode::empty())?;

@@ -131,6 +131,7 @@ impl Shortage<'_> {
         self.is_of_none() || self.largest().is_some_and(is_other)
     }
 
+    /// Whether more belongs to no party than the largest of those took whose growth counts.
     fn is_of_none(&self) -> bool {
         self.loss.unattributed > self.largest().map_or(Bytes(0), |most| most.taken)
     }

@@ -256,6 +256,7 @@ impl ReliefStanding {
         self.tried.insert((against.name(), target.uid.clone(), step));
     }
 
+    /// Forgets what was tried on the target against this: its memory has come back.
     pub(super) fn try_again(&mut self, Action { target, reason, .. }: &Action) {
         let against = reason.threshold.name();
         self.tried.retain(|(name, uid, _)| *name != against || *uid != target.uid);

@@ -51,7 +51,8 @@ pub struct Promised {
 /// also the one that makes it a cause.
 pub(super) const REAL_PART: u64 = 8;
 
-/// So many may pay together for what others were promised: fewer than the usual budget.
+/// So many may pay together for what others were promised: fewer than `relief.budget` allows by default,
+/// which is 5.
 const HOLDERS: usize = 3;
 
 /// Of what was lost, the part that growth above a request must be to be the cause.
