@@ -12,7 +12,7 @@ mod lost;
 mod room;
 mod written;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +24,7 @@ use self::room::Rooms;
 use self::written::Written;
 use crate::model::cgroup::{CgroupId, Limit};
 use crate::model::condition::ScopeName;
+use crate::model::decision::Phase;
 use crate::model::node::Meminfo;
 use crate::model::sample::Sample;
 use crate::model::snapshot::{Scope, Snapshot};
@@ -54,6 +55,8 @@ const SPACING: [(Nanos, Nanos); 4] = [
 pub(crate) const OF_LARGEST: u64 = 4;
 /// And this much, in bytes.
 const LEAST: u64 = 1 << 20;
+/// What a party held for so long it may give back and take again: that is no growth.
+const STEADY: Nanos = Nanos(30 * Nanos::SECOND.0);
 /// The last two seconds count more than the eight before: growth that slows ends soon.
 const RECENT: Nanos = Nanos(2 * Nanos::SECOND.0);
 
@@ -177,6 +180,22 @@ impl TakerStanding {
         reading.map_or(0, |reading| reading.amount(counts))
     }
 
+    /// The most that a party held throughout half a minute in the five minutes before a slot: a container
+    /// that is started again takes what it had before.
+    fn kept(&self, readings: &VecDeque<Holding>, slot: usize, counts: Counts) -> u64 {
+        let until = self.slots[slot].at;
+        let is_near = |at: &usize| until.since(self.slots[*at].at) <= ALONG;
+        let mut most = 0;
+        for from in (0..slot).rev().take_while(is_near) {
+            let is_over = |to: &usize| self.slots[*to].at.since(self.slots[from].at) >= STEADY;
+            if let Some(to) = (from + 1..=slot).find(is_over) {
+                let least = (from..=to).map(|at| self.at(readings, at, counts)).min();
+                most = most.max(least.unwrap_or_default());
+            }
+        }
+        most
+    }
+
     /// What was lost in `scope`, and who took it; `None` before there are readings over ten seconds.
     pub(crate) fn loss(
         &self,
@@ -201,13 +220,20 @@ impl TakerStanding {
             Counts::Threads => sample.node.max_threads?,
             _ => capacity(scope, sample, within.map(|(_, pods)| pods))?,
         };
+        let resource = if counts == Counts::Threads { Resource::Pids } else { Resource::Memory };
+        let least = taker_from(0, resource);
+        // What a victim held was too much: all that it takes again counts.
+        let ended = acted_on(sample, |phase| matches!(phase, Phase::Ending | Phase::Ended { .. }));
         let since = |slot: usize| {
             let mut taken = BTreeMap::new();
             let (mut sum, mut net) = (0u64, 0i128);
             for (id, readings) in &parties {
                 let at = |slot| self.at(readings, slot, counts);
                 let (now, then) = (at(last), at(slot));
-                let grown = now.saturating_sub(then);
+                let mut grown = now.saturating_sub(then);
+                if grown >= least && !ended.contains(id) {
+                    grown = now.saturating_sub(then.max(self.kept(readings, slot, counts)));
+                }
                 net += i128::from(now) - i128::from(then);
                 sum = sum.saturating_add(grown);
                 if grown > 0 {
@@ -250,7 +276,8 @@ impl TakerStanding {
         let lately = most.or_else(early)?;
         let along = (0..last).find(|slot| age(*slot) <= ALONG.max(lately.over)).unwrap_or(0);
         let recent = (0..last).rev().find(|slot| age(*slot) >= RECENT);
-        let lasting = lately.lasting(&since(along), recent.map(since).as_ref());
+        let squeezed = acted_on(sample, |phase| phase == Phase::Squeezed);
+        let lasting = lately.lasting(&since(along), recent.map(since).as_ref(), &squeezed);
         Some(Lost { lasting, ..lately })
     }
 
@@ -311,6 +338,13 @@ pub(crate) fn rate(newest_first: impl Iterator<Item = (Nanos, u64)>) -> Option<i
     let late = per_second(now, recent);
     let early = if oldest.0 < recent.0 { per_second(recent, oldest) } else { late };
     i64::try_from((3 * late + early) / 4).ok()
+}
+
+/// The cgroups of targets in such a phase of an action that isobar really took.
+fn acted_on(sample: &Sample, is: impl Fn(Phase) -> bool) -> BTreeSet<CgroupId> {
+    let entries =
+        sample.in_force.iter().filter(|entry| entry.action.is_enforced && is(entry.phase));
+    entries.flat_map(|entry| entry.action.target.cgroups()).map(|(id, _)| id).collect()
 }
 
 fn capacity(scope: ScopeName, sample: &Sample, pods: Option<&Scope>) -> Option<u64> {

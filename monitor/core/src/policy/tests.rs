@@ -7,6 +7,7 @@ mod family;
 mod marks;
 mod node;
 mod promised;
+mod refill;
 mod scope;
 mod threads;
 

@@ -1,7 +1,7 @@
 //! What a scope lost, and who took it: lately, and all along.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::cgroup::CgroupId;
 use crate::model::decision::{Loss, Taker};
@@ -35,11 +35,13 @@ impl Lost {
     /// What each party's share of what was lost `all_along` would be of this: who warms up or fills its
     /// heap anew takes much for a while, a leak took its share before, too. It is at most half as much
     /// again as it took, or that where readings are of less than twice the time; then who has stopped,
-    /// while others go on, counts by what it took in the most `recent` time.
+    /// while others go on, counts by what it took in the most `recent` time. A party that isobar squeezes has
+    /// not stopped by itself.
     pub(super) fn lasting(
         &self,
         all_along: &Self,
         recent: Option<&Self>,
+        squeezed: &BTreeSet<CgroupId>,
     ) -> BTreeMap<CgroupId, u64> {
         let share = |of: &Self, id| scale(of.taken_by(id), self.lost, of.lost);
         let is_long = all_along.over.0 >= self.over.0.saturating_mul(2);
@@ -51,7 +53,8 @@ impl Lost {
             let along = share(all_along, *id).min(most);
             let is_same = along.abs_diff(*taken) <= taken / NOISE;
             let along = if is_same { *taken } else { along };
-            let stopped = recent.map(|recent| share(recent, *id));
+            let stopped = recent.filter(|_| !squeezed.contains(id));
+            let stopped = stopped.map(|recent| share(recent, *id));
             let stopped = stopped.filter(|late| *late < taken / NOISE);
             (*id, stopped.map_or(along, |late| late.min(along)))
         };

@@ -49,6 +49,9 @@ pub(super) enum Growth {
     WhenLow(Kib, Kib, Kib),
     /// For ten seconds in each fifteen, then from the beginning.
     Heap(Kib),
+    /// Once less than so much is left, its container is started again, and takes what it had, by so
+    /// much a second.
+    Refill(Kib, Kib),
 }
 
 #[derive(Debug, Clone)]
@@ -163,6 +166,14 @@ impl Node {
                         party.held = (party.held + part(rate)).min(until.max(party.held));
                     }
                 }
+                Growth::Refill(below, _) if party.n_restarts == 0 => {
+                    if left < below {
+                        (party.held, party.n_restarts) = (0, 1);
+                    }
+                }
+                Growth::Refill(_, rate) => {
+                    party.held = (party.held + part(rate)).min(party.at_start);
+                }
                 Growth::Heap(rate) => match now / 1_000 % 15 {
                     0..10 => party.held += part(rate),
                     _ => party.held = party.at_start,
@@ -253,6 +264,11 @@ impl Node {
             self.set(&action, true);
             self.in_force.push(InForce { action, since, held: None, phase });
             return;
+        }
+        if matches!(action.step, StepKind::KillContainers | StepKind::StopContainers) {
+            let (action, since) = (action.clone(), nanos(now));
+            let phase = Phase::Ended { at: since };
+            self.in_force.push(InForce { action, since, held: None, phase });
         }
         for at in targets {
             match action.step {

@@ -1,0 +1,59 @@
+//! A container that is started again, and takes what it had before, beside what makes memory short.
+
+use super::family::{Dice, steady};
+use super::node::{Growth, Kib, MIB, Node, Party, Policy};
+use super::{MEMORY, Toll};
+use crate::model::decision::Order;
+use crate::model::pod::QosClass;
+
+/// A node on which a leak takes `leak` a second, and another pod is started again when `below` is left.
+fn node(seed: u64, (leak, below): (Kib, Kib), refill: Kib) -> Node {
+    let mut dice = Dice::new(seed);
+    let party = |at: usize, held, growth, is_guilty| Party {
+        path: format!("/kubepods/besteffort/pod{at}"),
+        class: Some(QosClass::BestEffort),
+        growth,
+        is_guilty,
+        ..steady(held)
+    };
+    let heap = dice.between(900, 3_000) * MIB;
+    let leaker = party(0, dice.between(1_500, 2_500) * MIB, Growth::Leak(leak), true);
+    let restarted = party(1, heap, Growth::Refill(below, refill), false);
+    let mut parties = vec![leaker, restarted];
+    // Memory runs short after about a minute and a half.
+    let held: Kib = parties.iter().map(|one| one.held).sum();
+    let base = 1_000 * MIB;
+    let large = MEMORY - base - held - 100 * MIB - leak * dice.between(80, 110);
+    parties.push(party(2, large, Growth::Steady, false));
+    Node {
+        memory: MEMORY,
+        dice,
+        base,
+        parties,
+        toll: Toll::default(),
+        in_force: Vec::new(),
+        has_api: false,
+        ending: Vec::new(),
+    }
+}
+
+#[test]
+fn what_a_container_had_before_it_was_started_again_is_no_growth() {
+    #[rustfmt::skip]
+    let table: [(Kib, Kib, Kib); 5] = [
+        // The leak, a second; what is left when the other is started again; what that takes a second.
+        (     MIB, 130 * MIB, 100 * MIB),
+        ( 2 * MIB, 120 * MIB, 400 * MIB),
+        ( 5 * MIB, 150 * MIB,  60 * MIB),
+        (20 * MIB, 300 * MIB, 200 * MIB),
+        (60 * MIB, 900 * MIB, 100 * MIB),
+    ];
+    for (leak, below, refill) in table {
+        for seed in 0..6 {
+            let node = node(seed, (leak, below), refill);
+            let toll = node.run(Policy::Engine(Order::Cause), 300);
+            let harm = (toll.wrong, toll.out_of_memory);
+            assert_eq!(harm, (0, 0), "{leak} {below} {refill}, node {seed}: {toll:?}");
+        }
+    }
+}
