@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::to_raw_value;
 
 use super::apply::{Misfit, Object, State, Table, without};
-use super::change::{self, Texts};
+use super::change::{self, Both};
 use super::format::{One, Rows, Tick};
 use super::parts::Parts;
 use crate::model::cgroup::CgroupId;
@@ -107,15 +107,15 @@ impl Base {
     pub fn mark(&self, now: &Parts, averages: &Averages) -> serde_json::Result<Mark> {
         let (rest, groups) = averages.clone().split();
         let by_id = |map| change::by_id::<CgroupId, Meters>(map);
-        let mut texts = Texts::default();
+        let mut both = Both::default();
         Ok(Mark {
             kind: KIND.into(),
             at: now.rest.at,
             begun: self.begun.unwrap_or(now.rest.at),
             oom_kills: self.oom_kills.clone(),
             tick: change::without_matrix(Some(&self.before), now, ())?,
-            averages: texts.one(&self.averages, &rest)?,
-            meters: texts.rows(by_id(&self.groups), by_id(&groups), |_| 0)?,
+            averages: both.one(&self.averages, &rest)?,
+            meters: both.rows(by_id(&self.groups), by_id(&groups), |_| 0)?,
         })
     }
 }

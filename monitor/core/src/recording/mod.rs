@@ -9,3 +9,4 @@ pub mod mark;
 pub mod pairs;
 pub mod parts;
 mod row;
+mod values;
