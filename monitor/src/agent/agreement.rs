@@ -9,6 +9,9 @@ use isobar_core::model::units::Nanos;
 /// PSI must have grown by this much before anything is said: short waits may fall between ticks.
 const ENOUGH: Nanos = Nanos(3_000_000_000);
 
+/// So much growth of PSI is looked at, and up to twice as much: a program may go blind after weeks.
+const WINDOW: Nanos = Nanos(60_000_000_000);
+
 /// A program that PSI gives the lie.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Blind {
@@ -17,20 +20,27 @@ pub(super) struct Blind {
     pub(super) detail: String,
 }
 
-/// The totals when both were first read.
 #[derive(Debug, Default)]
 pub(super) struct Agreement {
-    cpu: Option<(Nanos, Nanos)>,
-    memory: Option<(Nanos, Nanos)>,
+    cpu: Since,
+    memory: Since,
+}
+
+/// Totals of PSI and of our own, of the moment since which they are compared, and of the one that will
+/// take its place.
+#[derive(Debug, Default)]
+struct Since {
+    then: Option<(Nanos, Nanos)>,
+    next: Option<(Nanos, Nanos)>,
 }
 
 impl Agreement {
     /// Begins anew with waits: for a time PSI counted them alone.
     pub(super) fn forget_waits(&mut self) {
-        self.cpu = None;
+        self.cpu = Since::default();
     }
 
-    /// Compares all that was counted since the first call.
+    /// Compares what was counted lately, and since the first call at most.
     pub(super) fn check(&mut self, sample: &Sample) -> Vec<Blind> {
         let (cpu, memory) = (waits(sample), stalls(sample));
         let cpu = compare(&mut self.cpu, cpu, "sched_switch");
@@ -54,13 +64,13 @@ fn stalls(sample: &Sample) -> Option<(Nanos, Nanos)> {
     Some((sample.node.pressure.memory?.some?.total.into(), ours))
 }
 
-fn compare(
-    first: &mut Option<(Nanos, Nanos)>,
-    now: Option<(Nanos, Nanos)>,
-    target: &'static str,
-) -> Option<Blind> {
+fn compare(since: &mut Since, now: Option<(Nanos, Nanos)>, target: &'static str) -> Option<Blind> {
     let (psi, ours) = now?;
-    let (psi_then, ours_then) = *first.get_or_insert((psi, ours));
+    let next = *since.next.get_or_insert((psi, ours));
+    let (psi_then, ours_then) = *since.then.get_or_insert(next);
+    if psi.since(next.0) > WINDOW {
+        *since = Since { then: Some(next), next: Some((psi, ours)) };
+    }
     let (psi, ours) = (psi.since(psi_then), ours.since(ours_then));
     // A half leaves room for all that PSI and we are known to weigh differently.
     let is_blind = psi > ENOUGH && ours.0 < psi.0 / 2;
@@ -117,6 +127,21 @@ mod tests {
             let blind = agreement.check(&sample(psi, ours));
             assert_eq!(blind.len(), want, "psi {psi} ours {ours}: {blind:?}");
         }
+    }
+
+    #[test]
+    fn check_finds_a_program_that_goes_blind_late() {
+        let mut agreement = Agreement::default();
+        let minutes = |n: u64| n * 60_000;
+        for minute in 0..1_000 {
+            assert_eq!(agreement.check(&sample(minutes(minute), minutes(minute))), []);
+        }
+        let mut blind = |minute| agreement.check(&sample(minutes(minute), minutes(999))).len();
+        assert_eq!((1_000..1_004).map(&mut blind).collect::<Vec<_>>(), [0, 2, 2, 2]);
+        // And once it sees again.
+        let mut blind =
+            |minute| agreement.check(&sample(minutes(minute), minutes(minute - 4))).len();
+        assert_eq!((1_004..1_008).map(&mut blind).collect::<Vec<_>>(), [0, 0, 0, 0]);
     }
 
     #[test]

@@ -51,8 +51,8 @@ impl CgroupPath {
     /// Whether it is `above` or lies below it.
     #[must_use]
     pub fn is_within(&self, above: &Self) -> bool {
-        let mut names = self.segments();
-        above.segments().all(|name| names.next() == Some(name))
+        let below = || self.0.strip_prefix(&*above.0);
+        above.is_root() || below().is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
     /// Directory names from the root down; empty for the root.

@@ -12,7 +12,7 @@ use crate::model::threshold::{PressureSignal, Resource};
 use crate::model::units::{Nanos, scale};
 use crate::model::unsampled::unsampled;
 use crate::policy::assess::conditions::ConditionStanding;
-use crate::policy::assess::growth::{self, Limited};
+use crate::policy::assess::growth;
 use crate::policy::assess::{AssessStanding, assess};
 use crate::policy::decide::{Question, ReliefStanding, decide, is_observing, target_of};
 use crate::policy::rank::harm::HarmStanding;
@@ -161,10 +161,8 @@ impl Engine {
         standing.takers.update(before, &sample, &parties);
         let takers = &standing.takers;
         let kubepods = scope::kubepods(&snapshot);
-        let pods = kubepods.map(|(_, pods)| takers.limited(&snapshot, Some(pods)));
+        let limited = takers.limited(&snapshot, kubepods.map(|(_, pods)| pods));
         let kubepods = kubepods.map(|(id, _)| id);
-        let limited =
-            Limited { node: takers.limited(&snapshot, None), pods: pods.unwrap_or_default() };
         let assessment = assess(settings, &sample, &snapshot, limited, &mut standing.assess);
 
         let (sample_now, harm) = (&sample, &standing.harm);

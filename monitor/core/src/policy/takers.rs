@@ -30,6 +30,7 @@ use crate::model::sample::Sample;
 use crate::model::snapshot::{Scope, Snapshot};
 use crate::model::threshold::{Resource, Signal};
 use crate::model::units::{Bytes, Nanos};
+use crate::policy::assess::growth::Limited;
 use crate::policy::scope;
 use crate::policy::workload::Parties;
 
@@ -295,15 +296,20 @@ impl TakerStanding {
     }
 
     /// Parties that grow and have a limit of their own: how fast, and how much room is left.
-    pub(crate) fn limited(&self, snapshot: &Snapshot, within: Option<&Scope>) -> Vec<(u64, u64)> {
-        let is_in = |scope: &&Scope| within.is_none_or(|pods| scope.path.is_within(&pods.path));
-        let rooms = Rooms::of(snapshot);
-        let one = |id: &CgroupId| {
-            let scope = snapshot.scopes.get(id).filter(is_in)?;
-            let rate = u64::try_from(self.rate(*id)?).ok().filter(|rate| *rate > 0)?;
-            Some((rate, rooms.left(*id, scope)?))
-        };
-        self.parties.keys().filter_map(one).collect()
+    pub(crate) fn limited(&self, snapshot: &Snapshot, pods: Option<&Scope>) -> Limited {
+        let (rooms, mut limited) = (Rooms::of(snapshot), Limited::default());
+        for id in self.parties.keys() {
+            let rate = self.rate(*id).and_then(|rate| u64::try_from(rate).ok());
+            let Some(rate) = rate.filter(|rate| *rate > 0) else { continue };
+            let scope = snapshot.scopes.get(id);
+            let left = scope.and_then(|scope| Some((scope, rooms.left(*id, scope)?)));
+            let Some((scope, left)) = left else { continue };
+            limited.node.push((rate, left));
+            if pods.is_some_and(|pods| scope.path.is_within(&pods.path)) {
+                limited.pods.push((rate, left));
+            }
+        }
+        limited
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::cgroup::CgroupId;
+use crate::model::cgroup::{Cgroup, CgroupId};
 use crate::model::pod::Place;
 use crate::model::settings::WorkloadRule;
 use crate::model::snapshot::{Scope, Snapshot};
@@ -46,7 +46,9 @@ impl<'a> Workloads<'a> {
         self.0.contains_key(&id)
     }
 
-    /// The parties: pods, workloads, and other cgroups without children. So each counts once.
+    /// The parties: pods, workloads, and other cgroups without children. So each counts once. Where such
+    /// a cgroup has no memory files, because the controller ends above it, the nearest one that has is
+    /// the party in its place.
     #[must_use]
     pub fn parties<'s>(&self, snapshot: &'s Snapshot) -> Parties<'s> {
         let scopes = &snapshot.scopes;
@@ -62,7 +64,21 @@ impl<'a> Workloads<'a> {
                 !parents.contains(id) && !above(**id, snapshot).any(|id| self.has(id) || is_pod(id))
             }
         };
-        scopes.iter().filter(is_party).map(|(id, scope)| (*id, scope)).collect()
+        let is_other_with_memory = |id: &CgroupId| {
+            let scope = scopes.get(id).filter(|scope| scope.place == Place::Other);
+            let files = scope.and_then(|scope| scope.files.as_ref());
+            files.is_some_and(|files| files.memory.current.is_some())
+        };
+        let holder = |(id, scope): (&CgroupId, &'s Scope)| {
+            let has_none = |files: &Cgroup| files.memory.current.is_none() && !files.is_unread();
+            let is_elsewhere = scope.place == Place::Other
+                && !self.has(*id)
+                && scope.files.as_deref().is_some_and(has_none);
+            let up = is_elsewhere.then(|| above(*id, snapshot).find(is_other_with_memory));
+            let id = up.flatten().unwrap_or(*id);
+            Some((id, scopes.get(&id)?))
+        };
+        scopes.iter().filter(is_party).filter_map(holder).collect()
     }
 
     /// All workloads with their rules.
@@ -81,6 +97,7 @@ pub(crate) fn above(id: CgroupId, snapshot: &Snapshot) -> impl Iterator<Item = C
 mod tests {
     use super::*;
     use crate::model::pod::QosClass;
+    use crate::model::units::{Bytes, Micros};
     use crate::policy::rank::tests::tree;
 
     #[test]
@@ -124,6 +141,33 @@ mod tests {
                 found.map(|(id, rule)| (&*snapshot.scopes[&id].path.0, rule.priority)).collect();
             got.sort_unstable();
             assert_eq!(got, want, "{patterns:?}");
+        }
+    }
+
+    #[test]
+    fn parties_hold_memory() {
+        type Row<'a> = (&'a str, Option<u64>, bool, &'a [&'a str]);
+        let service = "/system.slice/vm.service";
+        let both = ["/system.slice/vm.service/a", "/system.slice/vm.service/a/b"];
+        #[rustfmt::skip]
+        let table: [Row<'_>; 4] = [
+            // which has memory files, its memory.current, whether those below it were read, parties
+            (service,         Some(7), true,  &[service]),
+            (service,         Some(7), false, &both[1..]),
+            (both[0],         Some(7), true,  &both[..1]),
+            ("/system.slice", None,    true,  &both[1..]), // no controller at all
+        ];
+        for (holder, current, is_read, want) in table {
+            let mut snapshot = tree(&["/system.slice", service, both[0], both[1]]);
+            for scope in snapshot.scopes.values_mut() {
+                let mut files = Cgroup::default();
+                files.cpu.usage = is_read.then_some(Micros(1));
+                files.memory.current = current.map(Bytes).filter(|_| &*scope.path.0 == holder);
+                scope.files = Some(files.into());
+            }
+            let parties = Workloads::default().parties(&snapshot);
+            let got: Vec<&str> = parties.values().map(|scope| &*scope.path.0).collect();
+            assert_eq!(got, want, "{holder} {current:?} {is_read}");
         }
     }
 }

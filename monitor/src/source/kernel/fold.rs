@@ -135,6 +135,11 @@ impl CounterTree {
         }
     }
 
+    /// Cgroups that keep what removed ones had counted. One may itself be gone that was never listed.
+    pub(super) fn heirs(&self) -> impl Iterator<Item = u64> {
+        self.of_removed.keys().copied()
+    }
+
     /// Keeps only the memory counters of removed cgroups.
     pub(super) fn forget_waits(&mut self) {
         for share in self.of_removed.values_mut() {

@@ -319,6 +319,7 @@ impl Kernel {
         };
         let ids = maps.groups.keys().copied();
         let ids = ids.chain(maps.memory.iter().map(|(id, _)| *id)).chain(known.iter().copied());
+        let ids = ids.chain(counters.heirs());
         let removed: BTreeSet<u64> = ids.filter(|id| !exists(*id)).collect();
         counters.remove_all(&removed, maps);
         removed.into_iter().for_each(|id| loader.forget(id, &maps.groups));

@@ -33,9 +33,13 @@ impl Snapshot {
         let places = next.places();
         let pods = next.pods.as_ref().map(by_cgroup_uid).unwrap_or_default();
         let below_root = next.cgroups.iter().filter(|(_, cgroup)| !cgroup.path.is_root());
-        let scopes = below_root
-            .map(|(&id, cgroup)| (id, scope(id, cgroup, (&places, &pods), pair, averages)))
-            .collect();
+        // In one piece: a scope is large, and a map is made of a list of them anyway.
+        let mut scopes = Vec::with_capacity(next.cgroups.len());
+        scopes.extend(
+            below_root
+                .map(|(&id, cgroup)| (id, scope(id, cgroup, (&places, &pods), pair, averages))),
+        );
+        let scopes = scopes.into_iter().collect();
         let aggressions = pair.map(aggressions);
         let kernel = next.kernel.as_ref();
         Self {

@@ -9,6 +9,7 @@
 mod taken;
 
 use std::borrow::Cow;
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
@@ -100,13 +101,14 @@ impl HarmStanding {
         let waits = covered(|covers| covers.waits);
         let memory = covered(|covers| covers.memory);
         let tree = Tree::new(snapshot, workloads);
-        let there = tree.parties();
+        let there = LazyCell::new(|| tree.parties());
+        let is_there = |party: &Party| there.contains(&Cow::Borrowed(party));
         let interval = snapshot.interval;
-        self.cpu.add(waits.then(|| tree.run_queue()), &there, interval);
+        self.cpu.add(waits.then(|| tree.run_queue()), is_there, interval);
         let share = memory.then(|| Share::of_memory(&tree, parties, before).doings());
-        self.memory.add(share, &there, interval);
+        self.memory.add(share, is_there, interval);
         let share = waits.then(|| Share::of_io(&tree, parties, before).doings());
-        self.io.add(share, &there, interval);
+        self.io.add(share, is_there, interval);
     }
 
     /// Harm for want of `resource`; `None` if no task waits for it, or if it is not measured.
@@ -149,7 +151,7 @@ impl HarmByParty {
 
     /// Adds an interval; `None` if it was not measured. Then old rates are dropped: harm done a
     /// while ago is no reason to evict now.
-    fn add(&mut self, doings: Option<Doings>, there: &BTreeSet<Cow<'_, Party>>, interval: Nanos) {
+    fn add(&mut self, doings: Option<Doings>, is_there: impl Fn(&Party) -> bool, interval: Nanos) {
         let Some(mut doings) = doings else {
             let is_paused = self.is_measured || self.is_paused;
             *self = Self { is_paused, ..Self::default() };
@@ -162,7 +164,7 @@ impl HarmByParty {
         let old = std::mem::take(&mut self.pods).into_iter().map(|(uid, e)| (Party::Pod(uid), e));
         let outside = std::mem::take(&mut self.outside).into_iter();
         let old = old.chain(outside.map(|(path, e)| (Party::Outside(path), e)));
-        let old = old.filter(|(party, _)| there.contains(&Cow::Borrowed(party)));
+        let old = old.filter(|(party, _)| is_there(party));
         let mut blended: Vec<(Party, Entry)> = old
             .map(|(party, old)| {
                 let now = doings.remove(&party).unwrap_or_default();

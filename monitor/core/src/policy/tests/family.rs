@@ -1,6 +1,5 @@
 //! What goes wrong on a generated node: pods of every class and size, and one or more that misbehave.
 
-use super::Toll;
 use super::node::{Growth, Kib, MIB, Node, Party};
 use crate::model::pod::QosClass;
 
@@ -253,9 +252,7 @@ impl Node {
             };
             party.path = format!("{slice}/pod{at}");
         }
-        let (toll, in_force, ending) = (Toll::default(), Vec::new(), Vec::new());
-        let has_api = seed % 2 == 1;
-        Self { memory, dice, base, parties, toll, in_force, has_api, ending }
+        Self { dice, has_api: seed % 2 == 1, ..Self::of(memory, base, parties) }
     }
 }
 

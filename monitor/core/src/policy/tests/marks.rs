@@ -1,9 +1,9 @@
 //! Who takes memory is marked as soon as that memory is foretold to run out, and not only once the
 //! forecast has lasted.
 
-use super::family::{Dice, steady};
+use super::MEMORY;
+use super::family::steady;
 use super::node::{Growth, Kib, MIB, Node, Party, Policy, settings};
-use super::{MEMORY, Toll};
 use crate::model::decision::{Order, StepKind};
 use crate::model::pod::QosClass;
 use crate::policy::engine::{Engine, Standing};
@@ -18,19 +18,11 @@ fn node(class: Option<QosClass>, request: Kib, is_shared: bool) -> Node {
         |path: &str, class, request, party| Party { path: path.into(), class, request, ..party };
     let growth = Growth::Leak(100 * MIB);
     let burstable = Some(QosClass::Burstable);
-    Node {
-        memory: MEMORY,
-        dice: Dice::new(1),
-        base: 1_000 * MIB,
-        parties: vec![
-            party(path, class, request, Party { growth, is_shared, ..steady(500 * MIB) }),
-            party("/kubepods/burstable/pod1", burstable, 3_000 * MIB, steady(2_000 * MIB)),
-        ],
-        toll: Toll::default(),
-        in_force: Vec::new(),
-        has_api: true,
-        ending: Vec::new(),
-    }
+    let parties = vec![
+        party(path, class, request, Party { growth, is_shared, ..steady(500 * MIB) }),
+        party("/kubepods/burstable/pod1", burstable, 3_000 * MIB, steady(2_000 * MIB)),
+    ];
+    Node { has_api: true, ..Node::of(MEMORY, 1_000 * MIB, parties) }
 }
 
 /// The first step on such a node, and whether it came before anything was due.
@@ -84,25 +76,12 @@ fn payer_is_chosen_in_an_emergency() {
         ..steady(held)
     };
     let rate = 200 * MIB;
-    let node = Node {
-        memory: MEMORY,
-        dice: Dice::new(1),
-        base: 1_000 * MIB,
-        parties: vec![
-            party("/kubepods/pod0", QosClass::Guaranteed, 8_000 * MIB, MEMORY, Growth::Leak(rate)),
-            party(
-                "/kubepods/besteffort/pod1",
-                QosClass::BestEffort,
-                4_000 * MIB,
-                0,
-                Growth::Steady,
-            ),
-        ],
-        toll: Toll::default(),
-        in_force: Vec::new(),
-        has_api: false,
-        ending: Vec::new(),
-    };
+    let growth = Growth::Leak(rate);
+    let parties = vec![
+        party("/kubepods/pod0", QosClass::Guaranteed, 8_000 * MIB, MEMORY, growth),
+        party("/kubepods/besteffort/pod1", QosClass::BestEffort, 4_000 * MIB, 0, Growth::Steady),
+    ];
+    let node = Node::of(MEMORY, 1_000 * MIB, parties);
     // Memory lasts for 17 s and, without the other one, for 20 more.
     let toll = node.run(Policy::Engine(Order::Cause), 30);
     assert_eq!((toll.wrong, toll.out_of_memory), (1, 0), "{toll:?}");

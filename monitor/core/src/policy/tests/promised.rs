@@ -1,6 +1,6 @@
 //! Growth that was promised beside growth that was not.
 
-use super::family::{Dice, steady};
+use super::family::steady;
 use super::node::{Growth, Kib, MIB, Node, Party, Policy, settings};
 use super::{MEMORY, Toll};
 use crate::model::decision::{Action, Order, StepKind};
@@ -19,16 +19,7 @@ fn node(request: Kib, growth: Growth, others: impl IntoIterator<Item = Party>) -
         growth,
         ..steady(1_000 * MIB)
     };
-    Node {
-        memory: MEMORY,
-        dice: Dice::new(1),
-        base: 1_000 * MIB,
-        parties: [promised].into_iter().chain(others).collect(),
-        toll: Toll::default(),
-        in_force: Vec::new(),
-        has_api: false,
-        ending: Vec::new(),
-    }
+    Node::of(MEMORY, 1_000 * MIB, [promised].into_iter().chain(others).collect())
 }
 
 fn best_effort(at: usize, held: Kib, growth: Growth) -> Party {

@@ -1,8 +1,8 @@
 //! A container that is started again, and takes what it had before, beside what makes memory short.
 
+use super::MEMORY;
 use super::family::{Dice, steady};
 use super::node::{Growth, Kib, MIB, Node, Party, Policy};
-use super::{MEMORY, Toll};
 use crate::model::decision::Order;
 use crate::model::pod::QosClass;
 
@@ -25,16 +25,7 @@ fn node(seed: u64, (leak, below): (Kib, Kib), refill: Kib) -> Node {
     let base = 1_000 * MIB;
     let large = MEMORY - base - held - 100 * MIB - leak * dice.between(80, 110);
     parties.push(party(2, large, Growth::Steady, false));
-    Node {
-        memory: MEMORY,
-        dice,
-        base,
-        parties,
-        toll: Toll::default(),
-        in_force: Vec::new(),
-        has_api: false,
-        ending: Vec::new(),
-    }
+    Node { dice, ..Node::of(MEMORY, base, parties) }
 }
 
 #[test]

@@ -82,9 +82,16 @@ fn remove_all_passes_counters_of_a_whole_tree_to_the_root() {
     before.groups.insert(ROOT, vec![(0, Group::default())]);
     let alive = counters.fold(&before, |_| true);
     assert_eq!(alive.groups[&CgroupId(ROOT)].wait, Nanos(9));
+    let mut late = counters.clone();
     counters.remove_all(&BTreeSet::from([POD, LEFT, RIGHT]), &before);
     let mut after = before.clone();
     after.groups.retain(|id, _| *id == ROOT);
+    // One that is found to be gone only by what it keeps of others.
+    late.remove_all(&BTreeSet::from([LEFT, RIGHT]), &before);
+    assert_eq!(late.heirs().collect::<Vec<_>>(), [POD]);
+    late.remove_all(&BTreeSet::from([POD]), &after);
+    assert_eq!(late.heirs().collect::<Vec<_>>(), [ROOT]);
+    assert_eq!(late.fold(&after, |id| id == ROOT).groups[&CgroupId(ROOT)].wait, Nanos(9));
     let dead = counters.fold(&after, |id| id == ROOT);
     assert_eq!(dead.groups[&CgroupId(ROOT)].wait, Nanos(9), "nothing runs backwards");
 }
