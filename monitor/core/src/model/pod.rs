@@ -114,8 +114,9 @@ impl<'a> Names<'a> {
         if segment == "kubepods" {
             return Some(Self::Plain);
         }
-        let slice = segment.strip_suffix(".slice")?;
-        (slice.rsplit('-').next() == Some("kubepods")).then_some(Self::Slices(slice))
+        let above = segment.strip_suffix("kubepods.slice")?;
+        let is_its = above.is_empty() || above.ends_with('-');
+        is_its.then(|| Self::Slices(&segment[..segment.len() - ".slice".len()]))
     }
 
     /// The plain name of the child directory `segment`; `None` if the driver would not spell it so.

@@ -14,7 +14,7 @@ use crate::model::unsampled::unsampled;
 use crate::policy::assess::conditions::ConditionStanding;
 use crate::policy::assess::growth;
 use crate::policy::assess::{AssessStanding, assess};
-use crate::policy::decide::{Question, ReliefStanding, decide, is_observing, target_of};
+use crate::policy::decide::{Question, ReliefStanding, decide, is_observing, targets_of};
 use crate::policy::rank::harm::HarmStanding;
 use crate::policy::rank::{HEAD, Node, Pool, Purpose, Shortfall};
 use crate::policy::scope;
@@ -201,15 +201,14 @@ impl Engine {
             outlooks: &assessment.outlooks,
         };
         let relief = decide(&question, &mut standing.relief);
-        let next_targets = match (&ranking, soon(&assessment, &sample, &snapshot)) {
+        let next = match (&ranking, soon(&assessment, &sample, &snapshot)) {
             (Some(ranking), _) => ranking.candidates.iter().take(NEXT).cloned().collect(),
             (None, Some(purpose)) => {
                 pool(purpose, Shortfall::default()).field().first(NEXT, |_| true)
             }
             (None, None) => Vec::new(),
         };
-        let next_targets =
-            next_targets.iter().map(|candidate| target_of(candidate, &sample)).collect();
+        let next_targets = targets_of(&next.iter().collect::<Vec<_>>(), &sample);
         drop(field);
         let is_used = assessment.first.is_some() || !relief.actions.is_empty();
         let ranking = ranking.filter(|_| is_used);

@@ -31,8 +31,7 @@ pub use self::question::Question;
 use self::standing::HeldBack;
 pub use self::standing::ReliefStanding;
 use self::steps::{Able, Kind};
-pub use self::target::target_of;
-use self::target::targets_of;
+pub(crate) use self::target::targets_of;
 use crate::model::decision::{
     Candidate, Event as Told, Hold, Met, Relief, StepKind, StepReason, Target, Trigger,
 };

@@ -11,13 +11,12 @@ use crate::model::workload::Pod;
 
 /// Where the candidate's work runs. Its cgroups are told by id as well: a path can be used again
 /// by somebody else until something is done.
-#[must_use]
-pub fn target_of(candidate: &Candidate, sample: &Sample) -> Target {
+pub(super) fn target_of(candidate: &Candidate, sample: &Sample) -> Target {
     targets_of(&[candidate], sample).pop().unwrap_or_default()
 }
 
 /// The same for several, in their order, at one pass through the tree.
-pub(super) fn targets_of(candidates: &[&Candidate], sample: &Sample) -> Vec<Target> {
+pub(crate) fn targets_of(candidates: &[&Candidate], sample: &Sample) -> Vec<Target> {
     let wanted: BTreeSet<&str> =
         candidates.iter().flat_map(|one| one.uids()).map(String::as_str).collect();
     let mut found: BTreeMap<String, Vec<TargetGroup>> = BTreeMap::new();

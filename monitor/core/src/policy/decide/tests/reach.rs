@@ -7,6 +7,7 @@ use crate::model::decision::Target;
 use crate::model::pod::QosClass;
 use crate::model::stall::{KernelStalls, OomKill, ShortLived};
 use crate::policy::decide::proposal::grace;
+use crate::policy::decide::target::target_of;
 use crate::policy::rank::{Contender, Field, HEAD, Harm, Purpose};
 
 /// Pods of which this many are harmless and one, of a higher class, is the hog.
