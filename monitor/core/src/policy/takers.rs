@@ -20,6 +20,7 @@ use self::figures::Holding;
 pub(crate) use self::figures::{Counts, cache, freed_by_end, held, locked};
 use self::fills::Fills;
 pub(crate) use self::lost::Lost;
+pub(crate) use self::room::Limited;
 use self::room::Rooms;
 use self::written::Written;
 use crate::model::cgroup::{CgroupId, Limit};
@@ -30,7 +31,6 @@ use crate::model::sample::Sample;
 use crate::model::snapshot::{Scope, Snapshot};
 use crate::model::threshold::{Resource, Signal};
 use crate::model::units::{Bytes, Nanos};
-use crate::policy::assess::growth::Limited;
 use crate::policy::scope;
 use crate::policy::workload::Parties;
 

@@ -14,7 +14,7 @@ use crate::model::node::Reclaim;
 use crate::model::sample::Sample;
 use crate::model::snapshot::{Scope, working_set};
 use crate::model::units::{Bytes, Nanos, Percent, scale};
-use crate::policy::takers;
+use crate::policy::takers::{self, Limited};
 
 /// Growth is averaged over this window.
 const WINDOW: Nanos = Nanos(10 * Nanos::SECOND.0);
@@ -66,14 +66,6 @@ struct Reading {
     /// In use: of the node `MemTotal` - `MemAvailable`, of pods their working set; plus swap.
     demand: Bytes,
     reclaim: Option<Reclaim>,
-}
-
-/// Parties that grow towards limits of their own: growth per second, and the room that is left.
-#[derive(Debug, Clone, Default)]
-pub struct Limited {
-    pub node: Vec<(u64, u64)>,
-    /// Those below kubepods.
-    pub pods: Vec<(u64, u64)>,
 }
 
 /// Memory that is free, and memory that reclaim could free.

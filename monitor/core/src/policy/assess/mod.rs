@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use self::conditions::ConditionStanding;
-use self::growth::{GrowthStanding, Limited};
+use self::growth::GrowthStanding;
 use self::local_storage::OverrunStanding;
 use self::pressure::{PressureStanding, is_emergency};
 use self::thresholds::ThresholdStanding;
@@ -32,6 +32,7 @@ use crate::model::threshold::{PressureSignal, PressureThreshold, Resource, Signa
 use crate::model::units::{Nanos, Percent};
 use crate::model::unsampled::unsampled;
 use crate::policy::scope;
+use crate::policy::takers::Limited;
 
 /// What is remembered from tick to tick.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,6 +9,14 @@ use crate::model::pod::Place;
 use crate::model::snapshot::{Scope, Snapshot};
 use crate::policy::workload::above;
 
+/// Parties that grow towards limits of their own: growth per second, and the room that is left.
+#[derive(Debug, Clone, Default)]
+pub struct Limited {
+    pub node: Vec<(u64, u64)>,
+    /// Those below kubepods.
+    pub pods: Vec<(u64, u64)>,
+}
+
 /// How much more parties can hold.
 pub(super) struct Rooms<'a> {
     snapshot: &'a Snapshot,
