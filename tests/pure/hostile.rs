@@ -119,7 +119,7 @@ fn verbs_take_bounded_memory_whatever_the_file() {
     let table: [(&str, &[&str], u64, &str); 8] = [
         // file, verb, MiB that it may take, what is said of it
         ("long",    &["replay"],                                        200, "a line of more than 64 MiB"),
-        ("wide",    &["replay"],                                        400, "it would take more than 256 MiB of memory"),
+        ("wide",    &["replay"],                                        400, "the sample would take more than 128 MiB of memory"),
         ("deep",    &["replay"],                                        300, "it would take more than 256 MiB of memory"),
         ("named",   &["replay"],                                        400, "its names would take too much memory"),
         ("hidden",  &["replay"],                                        300, "cgroups outside of its own changes"),

@@ -68,7 +68,7 @@ fn compare(since: &mut Since, now: Option<(Nanos, Nanos)>, target: &'static str)
     let (psi, ours) = now?;
     let next = *since.next.get_or_insert((psi, ours));
     let (psi_then, ours_then) = *since.then.get_or_insert(next);
-    if psi.since(next.0) > WINDOW {
+    if psi.since(next.0) >= WINDOW {
         *since = Since { then: Some(next), next: Some((psi, ours)) };
     }
     let (psi, ours) = (psi.since(psi_then), ours.since(ours_then));

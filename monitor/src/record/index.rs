@@ -215,7 +215,7 @@ fn head(mut file: &File) -> io::Result<Option<Vec<u8>>> {
 }
 
 /// The first field of this name in it.
-fn field<T: DeserializeOwned>(start: &[u8], name: &str) -> Option<T> {
+pub(super) fn field<T: DeserializeOwned>(start: &[u8], name: &str) -> Option<T> {
     let text = String::from_utf8_lossy(start);
     let (_, rest) = text.split_once(&format!("\"{name}\":"))?;
     serde_json::Deserializer::from_str(rest).into_iter().next()?.ok()

@@ -11,11 +11,12 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::index;
 use super::lines::{Lines, Piece};
 use super::segments::{existing, path_of};
 use isobar_core::model::sample::{Moment, Sample};
 use isobar_core::recording::apply::{Misfit, State};
-use isobar_core::recording::format::{FORMAT, Header, OLDEST, Opening, Tick, VERSION};
+use isobar_core::recording::format::{FORMAT, Header, OLDEST, OPENING, Opening, Tick, VERSION};
 use isobar_core::recording::mark;
 use isobar_core::room;
 
@@ -210,11 +211,7 @@ impl Recording {
     }
 
     fn take(&mut self, line: &[u8], path: &Path, is_first: bool) -> Result<(), ReadError> {
-        // Most lines are ticks, and long: they are parsed once.
-        let opening = match line.starts_with(TICK) {
-            true => Opening { kind: "tick".into(), ..Opening::default() },
-            false => serde_json::from_slice::<Opening>(line).unwrap_or_default(),
-        };
+        let opening = opening(line);
         let is_header = opening.kind == "header" && opening.format == FORMAT;
         if is_first && !is_header {
             return Err(ReadError::NotARecording(path.into()));
@@ -252,12 +249,18 @@ impl Recording {
         if settings.is_some_and(|settings| settings.get().len() > SETTINGS) {
             return Err(Misfit(format!("settings of more than {} MiB", SETTINGS >> 20)));
         }
-        let mut header: Header = room::from_slice(line)?;
+        // The sample is large, and is read once: with the rows to which the ticks are changes.
+        let state = State::begin(standing.before)?;
+        let mut header: Header = match standing.before {
+            Some(before) => room::from_slice(&without(line, before))?,
+            None => room::from_slice(line)?,
+        };
+        header.standing.before = standing.before.map(|_| state.sample()).transpose()?;
         // Of a segment that was thinned, the ticks between are gone.
         let before = header.standing.before.as_ref().map(|before| before.at);
         header.continues &= self.last.is_none() || self.last == before;
         self.tell_version(&header.isobar);
-        self.state = Some(State::begin(standing.before)?);
+        self.state = Some(state);
         self.waiting.push_back(Entry::Header(Box::new(header)));
         Ok(())
     }
@@ -341,6 +344,29 @@ struct Sampled<'a> {
 struct Before<'a> {
     #[serde(borrow)]
     before: Option<&'a RawValue>,
+}
+
+/// What identifies a line. As isobar writes it, it is told by its beginning: most lines are long.
+fn opening(line: &[u8]) -> Opening {
+    let of = |kind: &str| Opening { kind: kind.into(), ..Opening::default() };
+    if line.starts_with(TICK) {
+        return of("tick");
+    }
+    if line.starts_with(mark::OPENING.as_bytes()) {
+        return of(mark::KIND);
+    }
+    let head = &line[..line.len().min(index::HEAD)];
+    let version = index::field(head, "version").filter(|_| head.starts_with(OPENING.as_bytes()));
+    match version {
+        Some(version) => Opening { kind: "header".into(), format: FORMAT.into(), version },
+        None => serde_json::from_slice(line).unwrap_or_default(),
+    }
+}
+
+/// The line with null in the place of `part`, which lies in it.
+fn without(line: &[u8], part: &RawValue) -> Vec<u8> {
+    let from = part.get().as_ptr().addr() - line.as_ptr().addr();
+    [&line[..from], b"null", &line[from + part.get().len()..]].concat()
 }
 
 /// The segments of a recording, oldest first; the file itself, if there is none.

@@ -60,10 +60,8 @@ impl Values {
         }
         let (mut texts, mut steps, mut changes) = (&self.texts[..], Vec::new(), Vec::new());
         for (now, before) in self.all.iter().zip(&before.all) {
-            match (now, steps.last_mut()) {
-                (Value::Field(_) | Value::Name(_) | Value::End, _) => {}
-                (_, Some(Step::Element(n))) => *n += 1,
-                _ => {}
+            if let (Some(Step::Element(n)), true) = (steps.last_mut(), *now != Value::End) {
+                *n += 1;
             }
             match now {
                 Value::Field(name) => *steps.last_mut()? = Step::Member(name),
