@@ -25,7 +25,7 @@ use self::room::Rooms;
 use self::written::Written;
 use crate::model::cgroup::{CgroupId, Limit};
 use crate::model::condition::ScopeName;
-use crate::model::decision::Phase;
+use crate::model::decision::{InForce, Phase};
 use crate::model::node::Meminfo;
 use crate::model::sample::Sample;
 use crate::model::snapshot::{Scope, Snapshot};
@@ -188,8 +188,10 @@ impl TakerStanding {
         let is_near = |at: &usize| until.since(self.slots[*at].at) <= ALONG;
         let mut most = 0;
         for from in (0..slot).rev().take_while(is_near) {
-            let is_over = |to: &usize| self.slots[*to].at.since(self.slots[from].at) >= STEADY;
-            if let Some(to) = (from + 1..=slot).find(is_over) {
+            let apart = |to: usize| self.slots[to].at.since(self.slots[from].at);
+            let to = (from + 1..=slot).find(|to| apart(*to) >= STEADY);
+            // Two readings far apart do not tell what was held between them.
+            if let Some(to) = to.filter(|to| apart(*to) <= STEADY.plus(STEADY)) {
                 let least = (from..=to).map(|at| self.at(readings, at, counts)).min();
                 most = most.max(least.unwrap_or_default());
             }
@@ -224,7 +226,14 @@ impl TakerStanding {
         let resource = if counts == Counts::Threads { Resource::Pids } else { Resource::Memory };
         let least = taker_from(0, resource);
         // What a victim held was too much: all that it takes again counts.
-        let ended = acted_on(sample, |phase| matches!(phase, Phase::Ending | Phase::Ended { .. }));
+        let is_late = |at: Nanos| now.at.since(at) <= ALONG.plus(ALONG);
+        let ended = acted_on(sample, |entry| match entry.phase {
+            Phase::Ending => true,
+            Phase::Ended { at } => is_late(at),
+            Phase::Marked | Phase::Squeezed => false,
+        });
+        // Page cache that a party had was not given back: want of memory took it.
+        let may_be_kept = |id: &CgroupId| counts != Counts::WithCache && !ended.contains(id);
         let since = |slot: usize| {
             let mut taken = BTreeMap::new();
             let (mut sum, mut net) = (0u64, 0i128);
@@ -232,7 +241,7 @@ impl TakerStanding {
                 let at = |slot| self.at(readings, slot, counts);
                 let (now, then) = (at(last), at(slot));
                 let mut grown = now.saturating_sub(then);
-                if grown >= least && !ended.contains(id) {
+                if grown >= least && may_be_kept(id) {
                     grown = now.saturating_sub(then.max(self.kept(readings, slot, counts)));
                 }
                 net += i128::from(now) - i128::from(then);
@@ -277,7 +286,10 @@ impl TakerStanding {
         let lately = most.or_else(early)?;
         let along = (0..last).find(|slot| age(*slot) <= ALONG.max(lately.over)).unwrap_or(0);
         let recent = (0..last).rev().find(|slot| age(*slot) >= RECENT);
-        let squeezed = acted_on(sample, |phase| phase == Phase::Squeezed);
+        let squeezed = acted_on(sample, |entry| {
+            let against = entry.action.reason.threshold.resource();
+            entry.phase == Phase::Squeezed && against == Resource::Memory
+        });
         let lasting = lately.lasting(&since(along), recent.map(since).as_ref(), &squeezed);
         Some(Lost { lasting, ..lately })
     }
@@ -346,10 +358,9 @@ pub(crate) fn rate(newest_first: impl Iterator<Item = (Nanos, u64)>) -> Option<i
     i64::try_from((3 * late + early) / 4).ok()
 }
 
-/// The cgroups of targets in such a phase of an action that isobar really took.
-fn acted_on(sample: &Sample, is: impl Fn(Phase) -> bool) -> BTreeSet<CgroupId> {
-    let entries =
-        sample.in_force.iter().filter(|entry| entry.action.is_enforced && is(entry.phase));
+/// The cgroups of targets of such actions that isobar really took.
+fn acted_on(sample: &Sample, is: impl Fn(&InForce) -> bool) -> BTreeSet<CgroupId> {
+    let entries = sample.in_force.iter().filter(|entry| entry.action.is_enforced && is(entry));
     entries.flat_map(|entry| entry.action.target.cgroups()).map(|(id, _)| id).collect()
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::cgroup::{Cgroup, CgroupId};
+use crate::model::cgroup::{Cgroup, CgroupId, MemoryFiles};
 use crate::model::pod::Place;
 use crate::model::settings::WorkloadRule;
 use crate::model::snapshot::{Scope, Snapshot};
@@ -64,18 +64,16 @@ impl<'a> Workloads<'a> {
                 !parents.contains(id) && !above(**id, snapshot).any(|id| self.has(id) || is_pod(id))
             }
         };
-        let is_other_with_memory = |id: &CgroupId| {
-            let scope = scopes.get(id).filter(|scope| scope.place == Place::Other);
-            let files = scope.and_then(|scope| scope.files.as_ref());
-            files.is_some_and(|files| files.memory.current.is_some())
-        };
+        // A reading may have failed; limits are still known then.
+        let has_none =
+            |files: &Cgroup| files.memory == MemoryFiles::default() && !files.is_unread();
+        let has_none = |scope: &Scope| scope.files.as_deref().is_some_and(has_none);
+        let is_other = |id: &CgroupId| scopes.get(id).is_some_and(|s| s.place == Place::Other);
+        let has_some = |id: &CgroupId| scopes.get(id).is_some_and(|scope| !has_none(scope));
         let holder = |(id, scope): (&CgroupId, &'s Scope)| {
-            let has_none = |files: &Cgroup| files.memory.current.is_none() && !files.is_unread();
-            let is_elsewhere = scope.place == Place::Other
-                && !self.has(*id)
-                && scope.files.as_deref().is_some_and(has_none);
-            let up = is_elsewhere.then(|| above(*id, snapshot).find(is_other_with_memory));
-            let id = up.flatten().unwrap_or(*id);
+            let is_elsewhere = is_other(id) && !self.has(*id) && has_none(scope);
+            let mut up = above(*id, snapshot).take_while(is_other);
+            let id = is_elsewhere.then(|| up.find(has_some)).flatten().unwrap_or(*id);
             Some((id, scopes.get(&id)?))
         };
         scopes.iter().filter(is_party).filter_map(holder).collect()
@@ -96,8 +94,9 @@ pub(crate) fn above(id: CgroupId, snapshot: &Snapshot) -> impl Iterator<Item = C
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::cgroup::Limit;
     use crate::model::pod::QosClass;
-    use crate::model::units::{Bytes, Micros};
+    use crate::model::units::Micros;
     use crate::policy::rank::tests::tree;
 
     #[test]
@@ -146,28 +145,34 @@ mod tests {
 
     #[test]
     fn parties_hold_memory() {
-        type Row<'a> = (&'a str, Option<u64>, bool, &'a [&'a str]);
-        let service = "/system.slice/vm.service";
-        let both = ["/system.slice/vm.service/a", "/system.slice/vm.service/a/b"];
+        type Row<'a> = (&'a [&'a str], &'a str, &'a [&'a str]);
+        let (slice, service) = ("/system.slice", "/system.slice/vm.service");
+        let (a, b) = ("/system.slice/vm.service/a", "/system.slice/vm.service/a/b");
+        let other = "/system.slice/web.service";
         #[rustfmt::skip]
-        let table: [Row<'_>; 4] = [
-            // which has memory files, its memory.current, whether those below it were read, parties
-            (service,         Some(7), true,  &[service]),
-            (service,         Some(7), false, &both[1..]),
-            (both[0],         Some(7), true,  &both[..1]),
-            ("/system.slice", None,    true,  &both[1..]), // no controller at all
+        let table: [Row<'_>; 6] = [
+            // which have memory files, which one could not be read, parties
+            (&[slice, service, other],       "",      &[service, other]),
+            (&[slice, service, a, other],    "",      &[a, other]),
+            (&[slice, service, a, b, other], "",      &[b, other]),
+            (&[slice, service, other],       service, &[service, other]),
+            (&[slice, service, other],       b,       &[b, other]),
+            (&[],                            "",      &[b, other]), // no controller at all
         ];
-        for (holder, current, is_read, want) in table {
-            let mut snapshot = tree(&["/system.slice", service, both[0], both[1]]);
+        for (with_memory, unread, want) in table {
+            let mut snapshot = tree(&[slice, service, a, b, other]);
             for scope in snapshot.scopes.values_mut() {
                 let mut files = Cgroup::default();
-                files.cpu.usage = is_read.then_some(Micros(1));
-                files.memory.current = current.map(Bytes).filter(|_| &*scope.path.0 == holder);
+                let path = &*scope.path.0;
+                files.cpu.usage = (path != unread).then_some(Micros(1));
+                // Its current use could not be read, and its limit is known.
+                files.memory.max = with_memory.contains(&path).then_some(Limit::Max);
                 scope.files = Some(files.into());
             }
             let parties = Workloads::default().parties(&snapshot);
-            let got: Vec<&str> = parties.values().map(|scope| &*scope.path.0).collect();
-            assert_eq!(got, want, "{holder} {current:?} {is_read}");
+            let mut got: Vec<&str> = parties.values().map(|scope| &*scope.path.0).collect();
+            got.sort_unstable();
+            assert_eq!(got, want, "{with_memory:?}, without {unread}");
         }
     }
 }

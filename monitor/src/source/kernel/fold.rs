@@ -135,7 +135,8 @@ impl CounterTree {
         }
     }
 
-    /// Cgroups that keep what removed ones had counted. One may itself be gone that was never listed.
+    /// Cgroups that keep what removed ones had counted. One of them may itself be gone
+    /// without ever having been listed.
     pub(super) fn heirs(&self) -> impl Iterator<Item = u64> {
         self.of_removed.keys().copied()
     }
