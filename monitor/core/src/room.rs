@@ -32,9 +32,20 @@ pub(crate) fn seeded<'a, S: DeserializeSeed<'a>>(
     seed: S,
 ) -> serde_json::Result<S::Value> {
     let mut from = serde_json::Deserializer::from_slice(text);
-    let value = Within::new(seed, &Room::new(MOST)).deserialize(&mut from)?;
+    let value = Bounded(seed).deserialize(&mut from)?;
     from.end()?;
     Ok(value)
+}
+
+/// What a seed makes, if it takes no more than [`MOST`].
+pub(crate) struct Bounded<S>(pub(crate) S);
+
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Bounded<S> {
+    type Value = S::Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<S::Value, D::Error> {
+        Within::new(self.0, &Room::new(MOST)).deserialize(from)
+    }
 }
 
 /// Bytes that may still be taken.

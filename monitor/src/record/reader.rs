@@ -1,6 +1,7 @@
 //! Reads a recording, segment after segment: headers, samples, and decisions as they were written.
 //! Lost ticks are reported in their place, and reading goes on at the next header.
 
+mod header;
 mod moment;
 
 use std::collections::VecDeque;
@@ -8,7 +9,6 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::index;
@@ -24,8 +24,7 @@ pub use self::moment::Marked;
 
 /// The first bytes of a tick, as isobar writes it.
 const TICK: &[u8] = b"{\"kind\":\"tick\",";
-/// Settings and decisions take some kilobytes. Patterns in settings take forty times as much memory.
-const SETTINGS: usize = 1 << 20;
+/// A decision takes some kilobytes.
 const DECISION: usize = 1 << 20;
 /// A longer line of another kind is passed over: none is known.
 const OTHER: usize = 4 << 20;
@@ -245,17 +244,7 @@ impl Recording {
     fn begin(&mut self, line: &[u8]) -> Result<(), Misfit> {
         self.tell_skipped();
         self.state = None;
-        let Sampled { settings, standing } = room::from_slice(line)?;
-        if settings.is_some_and(|settings| settings.get().len() > SETTINGS) {
-            return Err(Misfit(format!("settings of more than {} MiB", SETTINGS >> 20)));
-        }
-        // The sample is large, and is read once: with the rows to which the ticks are changes.
-        let state = State::begin(standing.before)?;
-        let mut header: Header = match standing.before {
-            Some(before) => room::from_slice(&without(line, before))?,
-            None => room::from_slice(line)?,
-        };
-        header.standing.before = standing.before.map(|_| state.sample()).transpose()?;
+        let (mut header, state) = header::read(line)?;
         // Of a segment that was thinned, the ticks between are gone.
         let before = header.standing.before.as_ref().map(|before| before.at);
         header.continues &= self.last.is_none() || self.last == before;
@@ -329,23 +318,6 @@ impl Passed {
     }
 }
 
-/// Settings and sample in a header, as they were written.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Sampled<'a> {
-    #[serde(borrow)]
-    settings: Option<&'a RawValue>,
-    #[serde(borrow)]
-    standing: Before<'a>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Before<'a> {
-    #[serde(borrow)]
-    before: Option<&'a RawValue>,
-}
-
 /// What identifies a line. As isobar writes it, it is told by its beginning: most lines are long.
 fn opening(line: &[u8]) -> Opening {
     let of = |kind: &str| Opening { kind: kind.into(), ..Opening::default() };
@@ -361,12 +333,6 @@ fn opening(line: &[u8]) -> Opening {
         Some(version) => Opening { kind: "header".into(), format: FORMAT.into(), version },
         None => serde_json::from_slice(line).unwrap_or_default(),
     }
-}
-
-/// The line with null in the place of `part`, which lies in it.
-fn without(line: &[u8], part: &RawValue) -> Vec<u8> {
-    let from = part.get().as_ptr().addr() - line.as_ptr().addr();
-    [&line[..from], b"null", &line[from + part.get().len()..]].concat()
 }
 
 /// The segments of a recording, oldest first; the file itself, if there is none.

@@ -69,16 +69,21 @@ impl<'a> Places<'a> {
         })
     }
 
-    /// What the cgroup at `path` is. Where the cgroup of all pods was not read, pods may be below its
-    /// path, but not below what other users own.
+    /// What the cgroup at `path` is.
     #[must_use]
     pub fn place(&self, path: &CgroupPath) -> Place {
+        if self.is_trusted(path) { Place::of(path) } else { Place::Other }
+    }
+
+    /// True if the cgroup at `path` is what its path says. Where the cgroup of all pods was not read,
+    /// pods may be below its path, but not below what other users own.
+    pub(super) fn is_trusted(&self, path: &CgroupPath) -> bool {
         let may_be = || self.may_be.iter().any(|pods| path.is_within(pods));
-        let is_trusted = match self.pods {
+        let is_below = match self.pods {
             Some(pods) => path.is_within(pods),
             None => may_be() && !self.delegated.iter().any(|above| path.is_within(above)),
         };
-        if is_trusted || path.is_root() { Place::of(path) } else { Place::Other }
+        is_below || path.is_root()
     }
 }
 

@@ -3,6 +3,7 @@
 //! In: two samples and the `Averages` so far. Out: a `Snapshot`.
 //! Derivation and limits of the measures: docs/measurements.md.
 
+mod along;
 mod averages;
 mod between;
 mod blame;

@@ -188,6 +188,7 @@ impl Engine {
             relief: &settings.relief,
             eviction: &settings.eviction,
             sample: &sample,
+            snapshot: &snapshot,
             unseen: unsampled(snapshot.interval),
             met: &assessment.met,
             unmeasured: &assessment.unmeasured,
@@ -208,7 +209,7 @@ impl Engine {
             }
             (None, None) => Vec::new(),
         };
-        let next_targets = targets_of(&next.iter().collect::<Vec<_>>(), &sample);
+        let next_targets = targets_of(&next.iter().collect::<Vec<_>>(), &sample, &snapshot);
         drop(field);
         let is_used = assessment.first.is_some() || !relief.actions.is_empty();
         let ranking = ranking.filter(|_| is_used);

@@ -2,20 +2,22 @@
 //! Objects are kept as they were recorded, so that changes to fields of another version apply too.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
-use serde::de::DeserializeOwned;
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, Deserializer as _, Error as _, MapAccess, Visitor};
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::format::{One, Rows, Tick};
 use super::parts::{Key, Pair, Parts, is_ordered};
-use super::row::{Form, Forms, Row};
+use super::row::{Form, Forms, Read, Row, Whole};
 use crate::model::cgroup::{Cgroup, CgroupId};
 use crate::model::sample::{Gap, Sample};
 use crate::model::stall::{Aggression, GroupStall};
 use crate::model::units::Nanos;
 use crate::model::workload::Pod;
-use crate::room;
+use crate::room::{self, Bounded};
 
 /// Why a line cannot be applied to the tick before.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,10 +51,9 @@ pub struct State {
 
 impl State {
     /// Begins with the sample in a header, as it was recorded; `None` if there was none.
-    pub fn begin(before: Option<&RawValue>) -> Result<Self, Misfit> {
+    pub fn begin(before: Option<Fields<'_>>) -> Result<Self, Misfit> {
         let mut state = Self::default();
-        let Some(before) = before else { return Ok(state) };
-        let mut rest = Fields::of(before)?;
+        let Some(mut rest) = before else { return Ok(state) };
         state.cgroups.fill(rest.take("cgroups", EMPTY)?)?;
         state.pods.fill(rest.take("pods", EMPTY)?)?;
         state.gaps = read_or_default(rest.take("gaps", NONE)?)?;
@@ -135,9 +136,16 @@ impl State {
 }
 
 /// The fields of an object, as they were written.
-pub(super) struct Fields<'a>(BTreeMap<String, &'a RawValue>);
+#[derive(Deserialize)]
+#[serde(transparent)]
+pub struct Fields<'a>(#[serde(borrow)] BTreeMap<String, &'a RawValue>);
 
 impl<'a> Fields<'a> {
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&'a RawValue> {
+        self.0.get(name).copied()
+    }
+
     fn of(object: &'a RawValue) -> Result<Self, Misfit> {
         Ok(Self(room::from_slice(object.get().as_bytes())?))
     }
@@ -222,13 +230,13 @@ impl<K: Key, T: DeserializeOwned + Clone> Table<K, T> {
     /// All objects by key; `None` if there are none.
     pub(super) fn fill(&mut self, all: Option<&RawValue>) -> Result<(), Misfit> {
         let Some(all) = all else { return Ok(()) };
-        let all: BTreeMap<String, &RawValue> = room::from_slice(all.get().as_bytes())?;
-        all.into_iter().try_for_each(|(key, text)| self.set(&key, text))
+        let mut from = serde_json::Deserializer::from_str(all.get());
+        Ok(from.deserialize_map(Filled(self))?)
     }
 
-    fn set(&mut self, key: &str, text: &RawValue) -> Result<(), Misfit> {
+    fn set(&mut self, key: &str, read: Read<'_>) -> Result<(), Misfit> {
         let key: K = parse(key)?;
-        let row = self.forms.row(text)?;
+        let row = self.forms.of(read)?;
         let (read, size) = row.sized()?;
         Arc::make_mut(&mut self.rows).insert(key.clone(), read);
         let before = self.recorded.insert(key, Held { row, size });
@@ -253,7 +261,7 @@ impl<K: Key, T: DeserializeOwned + Clone> Table<K, T> {
             Arc::make_mut(&mut self.rows).remove(&key);
         }
         for (key, text) in &change.set {
-            self.set(key, text)?;
+            self.set(key, room::seeded(text.get().as_bytes(), Whole)?)?;
         }
         if !(change.gone.is_empty() && change.set.is_empty()) {
             self.forms.tidy();
@@ -301,6 +309,25 @@ impl<K: Key, T: DeserializeOwned + Clone> Table<K, T> {
 
     pub(super) fn into_rows(self) -> BTreeMap<K, T> {
         Arc::unwrap_or_clone(self.rows)
+    }
+}
+
+/// Fills a table with the objects of a map.
+struct Filled<'t, K, T>(&'t mut Table<K, T>);
+
+impl<'de, K: Key, T: DeserializeOwned + Clone> Visitor<'de> for Filled<'_, K, T> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("objects by key")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<(), A::Error> {
+        while let Some(key) = from.next_key::<String>()? {
+            let read = from.next_value_seed(Bounded(Whole))?;
+            self.0.set(&key, read).map_err(|Misfit(why)| A::Error::custom(why))?;
+        }
+        Ok(())
     }
 }
 

@@ -4,11 +4,13 @@
 
 mod read;
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use serde::Deserialize;
 use serde::de::{
     self, DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor,
 };
@@ -68,7 +70,7 @@ const NODE: usize = 256;
 /// What rows have in common.
 #[derive(Debug)]
 pub(super) struct Form {
-    tree: Tree,
+    tree: Tree<'static>,
     /// Of each number, by JSON pointer (RFC 6901).
     places: BTreeMap<String, usize>,
     /// Bytes that it takes.
@@ -84,19 +86,23 @@ impl Form {
 /// The forms of the rows of a table.
 #[derive(Debug, Default)]
 pub(super) struct Forms {
-    all: BTreeMap<Tree, Arc<Form>>,
+    all: BTreeMap<Tree<'static>, Arc<Form>>,
     /// Bytes that they take.
     pub(super) size: usize,
 }
 
 impl Forms {
     pub(super) fn row(&mut self, text: &RawValue) -> Result<Row, Misfit> {
-        let mut lists = Lists::default();
-        let tree = room::seeded(text.get().as_bytes(), &mut lists)?;
+        self.of(room::seeded(text.get().as_bytes(), Whole)?)
+    }
+
+    pub(super) fn of(&mut self, (tree, lists): Read<'_>) -> Result<Row, Misfit> {
         let Lists { numbers, texts, n_nodes } = lists;
-        if let Some(form) = self.all.get(&tree) {
+        let known: &BTreeMap<Tree<'_>, Arc<Form>> = &self.all;
+        if let Some(form) = known.get(&tree) {
             return Ok(Row { form: Arc::clone(form), numbers, texts });
         }
+        let tree = tree.kept();
         let mut names = Names::default();
         tree.name(&mut String::new(), &mut names)?;
         let Names { places, size, .. } = names;
@@ -116,27 +122,28 @@ impl Forms {
     }
 }
 
-/// A JSON value without its numbers and texts.
+/// A JSON value without its numbers and texts. Hundreds have the form of one before, so names are
+/// copied for a new form alone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Tree {
+pub(super) enum Tree<'a> {
     Null,
     Bool(bool),
     Number,
     Text,
-    List(Vec<Tree>),
-    Object(Members),
+    List(Vec<Tree<'a>>),
+    Object(Members<'a>),
 }
 
 /// The fields of an object, in their order.
 #[derive(Debug, Clone)]
-struct Members {
-    all: Vec<(Box<str>, Tree)>,
+pub(super) struct Members<'a> {
+    all: Vec<(Cow<'a, str>, Tree<'a>)>,
     /// Where the names of the struct stand that was read from these fields: hundreds of rows of a tick
     /// have one form, and its names need no second look.
     names: OnceLock<usize>,
 }
 
-impl Members {
+impl Members<'_> {
     /// True if the fields of a struct have these names, in this order.
     fn are(&self, names: &'static [&'static str]) -> bool {
         let place = names.as_ptr().addr();
@@ -152,21 +159,21 @@ impl Members {
     }
 }
 
-impl PartialEq for Members {
+impl PartialEq for Members<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.all == other.all
     }
 }
 
-impl Eq for Members {}
+impl Eq for Members<'_> {}
 
-impl PartialOrd for Members {
+impl PartialOrd for Members<'_> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Members {
+impl Ord for Members<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
         self.all.cmp(&other.all)
     }
@@ -182,7 +189,25 @@ struct Names {
     size: usize,
 }
 
-impl Tree {
+impl Tree<'_> {
+    /// The same with its names copied.
+    fn kept(self) -> Tree<'static> {
+        match self {
+            Self::Null => Tree::Null,
+            Self::Bool(is) => Tree::Bool(is),
+            Self::Number => Tree::Number,
+            Self::Text => Tree::Text,
+            Self::List(items) => Tree::List(items.into_iter().map(Self::kept).collect()),
+            Self::Object(Members { all, .. }) => {
+                let kept = |(name, field): (Cow<'_, str>, Self)| {
+                    (Cow::Owned(name.into_owned()), field.kept())
+                };
+                let all = all.into_iter().map(kept).collect();
+                Tree::Object(Members { all, names: OnceLock::new() })
+            }
+        }
+    }
+
     /// Finds the numbers below `pointer`, in the order in which they are listed.
     fn name(&self, pointer: &mut String, names: &mut Names) -> Result<(), Misfit> {
         let length = pointer.len();
@@ -218,57 +243,77 @@ impl Tree {
 
 /// What a tree is without, in the order in which it was read.
 #[derive(Default)]
-struct Lists {
+pub(super) struct Lists {
     numbers: Vec<Number>,
     texts: Vec<Box<str>>,
     n_nodes: usize,
 }
 
-impl<'de> DeserializeSeed<'de> for &mut Lists {
-    type Value = Tree;
+/// An object that was read: what many have in common, and the rest.
+pub(super) type Read<'a> = (Tree<'a>, Lists);
 
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Tree, D::Error> {
+/// Reads a whole object.
+pub(super) struct Whole;
+
+impl<'de> DeserializeSeed<'de> for Whole {
+    type Value = Read<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Read<'de>, D::Error> {
+        let mut lists = Lists::default();
+        Ok((lists.deserialize(from)?, lists))
+    }
+}
+
+/// The name of a field: part of the text, unless something in it is escaped.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl<'de> DeserializeSeed<'de> for &mut Lists {
+    type Value = Tree<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Tree<'de>, D::Error> {
         self.n_nodes += 1;
         from.deserialize_any(self)
     }
 }
 
 impl<'de> Visitor<'de> for &mut Lists {
-    type Value = Tree;
+    type Value = Tree<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value")
     }
 
-    fn visit_unit<E>(self) -> Result<Tree, E> {
+    fn visit_unit<E>(self) -> Result<Tree<'de>, E> {
         Ok(Tree::Null)
     }
 
-    fn visit_bool<E>(self, is: bool) -> Result<Tree, E> {
+    fn visit_bool<E>(self, is: bool) -> Result<Tree<'de>, E> {
         Ok(Tree::Bool(is))
     }
 
-    fn visit_u64<E>(self, number: u64) -> Result<Tree, E> {
+    fn visit_u64<E>(self, number: u64) -> Result<Tree<'de>, E> {
         self.numbers.push(number.into());
         Ok(Tree::Number)
     }
 
-    fn visit_i64<E>(self, number: i64) -> Result<Tree, E> {
+    fn visit_i64<E>(self, number: i64) -> Result<Tree<'de>, E> {
         self.numbers.push(number.into());
         Ok(Tree::Number)
     }
 
-    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Tree, E> {
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Tree<'de>, E> {
         self.numbers.push(Number::from_f64(number).ok_or_else(|| E::custom("no finite number"))?);
         Ok(Tree::Number)
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Tree, E> {
+    fn visit_str<E>(self, text: &str) -> Result<Tree<'de>, E> {
         self.texts.push(text.into());
         Ok(Tree::Text)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Tree, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Tree<'de>, A::Error> {
         let mut items = Vec::new();
         while let Some(item) = from.next_element_seed(&mut *self)? {
             items.push(item);
@@ -276,10 +321,10 @@ impl<'de> Visitor<'de> for &mut Lists {
         Ok(Tree::List(items))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Tree, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Tree<'de>, A::Error> {
         let mut all = Vec::new();
-        while let Some(name) = from.next_key::<String>()? {
-            all.push((name.into(), from.next_value_seed(&mut *self)?));
+        while let Some(Name(name)) = from.next_key()? {
+            all.push((name, from.next_value_seed(&mut *self)?));
         }
         Ok(Tree::Object(Members { all, names: OnceLock::new() }))
     }

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::along::Along;
 use super::{Doubts, Union};
 use crate::model::average::{Average, PERIOD, Reading, unseen};
-use crate::model::cgroup::{Cgroup, CgroupId};
+use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath};
+use crate::model::pod::Place;
 use crate::model::units::{Nanos, Percent, scale};
 
 /// After a longer pause the averages start again from 0: the engine would act on the past. After a
@@ -29,7 +31,22 @@ pub struct Averages {
     pub(super) doubts: Doubts,
     node: Meters,
     groups: BTreeMap<CgroupId, Meters>,
+    #[serde(skip)]
+    places: Known,
 }
+
+/// What the cgroup at each path is, as it was found in earlier ticks: it follows from the path alone,
+/// so that it is no part of what the averages are.
+#[derive(Debug, Clone, Default)]
+struct Known(BTreeMap<CgroupId, (CgroupPath, Place)>);
+
+impl PartialEq for Known {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Known {}
 
 impl Averages {
     /// Nothing measured yet. CPU use above `n_cpus` is impossible; 0 sets no bound.
@@ -47,6 +64,7 @@ impl Averages {
             doubts: self.doubts,
             node: self.node,
             groups: groups.into_iter().collect(),
+            places: Known::default(),
         }
     }
 
@@ -79,9 +97,23 @@ impl Averages {
         (&mut self.doubts, self.groups.entry(id).or_default())
     }
 
+    /// What the path of a cgroup says that it is.
+    pub(super) fn place_of(&mut self, id: CgroupId, path: &CgroupPath) -> Place {
+        match self.places.0.get(&id) {
+            Some((known, place)) if known == path => place.clone(),
+            _ => {
+                let place = Place::of(path);
+                self.places.0.insert(id, (path.clone(), place.clone()));
+                place
+            }
+        }
+    }
+
     /// Drops cgroups that are gone: the kernel never reuses an id.
     pub(super) fn keep_only(&mut self, cgroups: &BTreeMap<CgroupId, Arc<Cgroup>>) {
-        self.groups.retain(|id, _| cgroups.contains_key(id));
+        let (mut metered, mut placed) = (Along::of(cgroups), Along::of(cgroups));
+        self.groups.retain(|id, _| metered.get(id).is_some());
+        self.places.0.retain(|id, _| placed.get(id).is_some());
     }
 
     /// After a reboot the same id is another cgroup.

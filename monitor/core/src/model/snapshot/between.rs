@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::along::Along;
 use super::averages::Averages;
 use super::counters::Tables;
 use super::delta::Deltas;
@@ -13,7 +14,7 @@ use crate::model::places::Places;
 use crate::model::pod::Place;
 use crate::model::request;
 use crate::model::sample::Sample;
-use crate::model::stall::KernelStalls;
+use crate::model::stall::{GroupStall, KernelStalls};
 use crate::model::units::Nanos;
 use crate::model::workload::{Pod, by_cgroup_uid};
 
@@ -35,10 +36,11 @@ impl Snapshot {
         let below_root = next.cgroups.iter().filter(|(_, cgroup)| !cgroup.path.is_root());
         // In one piece: a scope is large, and a map is made of a list of them anyway.
         let mut scopes = Vec::with_capacity(next.cgroups.len());
-        scopes.extend(
-            below_root
-                .map(|(&id, cgroup)| (id, scope(id, cgroup, (&places, &pods), pair, averages))),
-        );
+        let mut beside = pair.map(Beside::of);
+        scopes.extend(below_root.map(|(&id, cgroup)| {
+            let pair = pair.zip(beside.as_mut());
+            (id, scope(id, cgroup, (&places, &pods), pair, averages))
+        }));
         let scopes = scopes.into_iter().collect();
         let aggressions = pair.map(aggressions);
         let kernel = next.kernel.as_ref();
@@ -120,6 +122,23 @@ impl<'a> Pair<'a> {
     }
 }
 
+/// What is known of each cgroup beside the sample itself, in the same order.
+struct Beside<'a> {
+    cgroups: Along<'a, CgroupId, Arc<Cgroup>>,
+    /// Waits that the eBPF programs had counted before, and have counted now.
+    waits: Option<(Waits<'a>, Waits<'a>)>,
+}
+
+type Waits<'a> = Along<'a, CgroupId, Arc<GroupStall>>;
+
+impl<'a> Beside<'a> {
+    fn of(pair: &Pair<'a>) -> Self {
+        let waits =
+            pair.kernel.map(|(prev, next)| (Along::of(&prev.groups), Along::of(&next.groups)));
+        Self { cgroups: Along::of(&pair.prev.cgroups), waits }
+    }
+}
+
 /// The node: its own files, the unions of its CPUs, the task time of the root cgroup.
 fn whole(next: &Sample, pair: Option<&Pair<'_>>, averages: &mut Averages) -> Scope {
     let mut scope = Scope {
@@ -151,10 +170,13 @@ fn scope(
     id: CgroupId,
     cgroup: &Arc<Cgroup>,
     (places, pods): (&Places<'_>, &BTreeMap<&str, &Pod>),
-    pair: Option<&Pair<'_>>,
+    pair: Option<(&Pair<'_>, &mut Beside<'_>)>,
     averages: &mut Averages,
 ) -> Scope {
-    let place = places.place(&cgroup.path);
+    let place = match places.is_trusted(&cgroup.path) {
+        true => averages.place_of(id, &cgroup.path),
+        false => Place::Other,
+    };
     let mut scope = Scope {
         path: cgroup.path.clone(),
         cpu_request: request::cpu_at(&place, pods),
@@ -164,8 +186,8 @@ fn scope(
         files: Some(Arc::clone(cgroup)),
         ..Scope::default()
     };
-    let Some(pair) = pair else { return scope };
-    let Some(before) = pair.prev.cgroups.get(&id) else { return scope };
+    let Some((pair, beside)) = pair else { return scope };
+    let Some(before) = beside.cgroups.get(&id) else { return scope };
     let (doubts, meters) = averages.group(id);
     let deltas = &mut pair.deltas(doubts);
     if !Arc::ptr_eq(before, cgroup) {
@@ -175,8 +197,11 @@ fn scope(
         scope.cpu_usage = Some(deltas.cpu_usage(before.into(), after.into(), pair.n_cpus));
     }
     scope.io = pair.io(before, cgroup);
-    if let Some((earlier, later)) = &pair.tables {
-        let (before, after) = (earlier.group(id, before), later.group(id, cgroup));
+    if let Some(((earlier, later), (waited, waits))) =
+        pair.tables.as_ref().zip(beside.waits.as_mut())
+    {
+        let before = earlier.group(waited.get(&id), before);
+        let after = later.group(waits.get(&id), cgroup);
         let request = scope.cpu_request;
         stalls::fill(&mut scope, before, after, request, deltas, meters);
     }

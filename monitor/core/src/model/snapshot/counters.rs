@@ -43,8 +43,13 @@ impl<'a> Tables<'a> {
         self.covered(Some(&self.kernel.cpus), waits, Some(&self.kernel.memory))
     }
 
-    pub(super) fn group(&self, id: CgroupId, cgroup: &Cgroup) -> Counters<'_> {
-        let group = match self.kernel.groups.get(&id) {
+    /// `group` is what was counted of it; `None` if it has no entry.
+    pub(super) fn group<'c>(
+        &'c self,
+        group: Option<&'c Arc<GroupStall>>,
+        cgroup: &Cgroup,
+    ) -> Counters<'c> {
+        let group = match group {
             Some(group) => group,
             None if self.has_all => &self.never,
             // A cgroup without an entry may have waited, and found no room for one.

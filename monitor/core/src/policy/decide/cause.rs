@@ -193,7 +193,7 @@ impl Shortage<'_> {
             uid: taker.uid.clone(),
             ..Candidate::default()
         };
-        Some(Proposal::gentle(StepKind::Mark, target_of(&candidate, sample), first))
+        Some(Proposal::gentle(StepKind::Mark, target_of(&candidate, question), first))
     }
 
     fn hold_back(&self, standing: &mut ReliefStanding, relief: &mut Relief) {
@@ -236,9 +236,8 @@ fn squeeze(
     first: &Met,
     takers: &[Candidate],
 ) -> Option<Proposal> {
-    let sample = question.sample;
     takers.iter().find_map(|candidate| {
-        let target = target_of(candidate, sample);
+        let target = target_of(candidate, question);
         let able = Able::of(question, &target, first, None);
         let is_new = !standing.was_tried(first, &target.uid, StepKind::Squeeze);
         let can = is_new && able.can(StepKind::Squeeze);
@@ -310,7 +309,7 @@ fn reclaim_first(
     };
     (sum >= want.0).then(|| Proposal {
         want: Some(Bytes(want.0.saturating_add(idle))),
-        ..Proposal::gentle(StepKind::Reclaim, target_of(&candidate, sample), first)
+        ..Proposal::gentle(StepKind::Reclaim, target_of(&candidate, question), first)
     })
 }
 

@@ -42,26 +42,25 @@ impl Endings {
     }
 
     /// Takes note of pods that end. Those that the kubelet has evicted.
-    pub(super) fn hear(&mut self, sample: &Sample) -> Vec<String> {
+    pub(super) fn hear(&mut self, question: &Question<'_>) -> Vec<String> {
+        let Question { sample, snapshot, .. } = question;
         let pods = sample.pods.as_ref().map(by_cgroup_uid).unwrap_or_default();
         if !pods.values().any(|pod| pod.ends_within.is_some()) {
             self.0.clear();
             return Vec::new();
         }
-        let places = sample.places();
-        let there = sample.cgroups.values().filter_map(|group| uid(group, &places));
-        let ending: BTreeMap<String, &Pod> = there
-            .filter_map(|uid| Some((*pods.get(uid.as_str())?, uid)))
-            .filter(|(pod, _)| pod.ends_within.is_some())
-            .map(|(pod, uid)| (uid, pod))
+        let there = snapshot.scopes.values().filter_map(uid);
+        let ending: BTreeMap<&str, &Pod> = there
+            .filter_map(|uid| Some((uid, *pods.get(uid)?)))
+            .filter(|(_, pod)| pod.ends_within.is_some())
             .collect();
-        self.0.retain(|uid, _| ending.contains_key(uid));
+        self.0.retain(|uid, _| ending.contains_key(uid.as_str()));
         for uid in ending.keys() {
-            self.0.entry(uid.clone()).or_insert(sample.at.boot);
+            self.0.entry((*uid).into()).or_insert(sample.at.boot);
         }
         // That it was begun an event says, which others than the kubelet may write, too.
         let evicted = ending.into_iter().filter(|(_, pod)| pod.is_evicted && pod.is_over);
-        evicted.map(|(uid, _)| uid).collect()
+        evicted.map(|(uid, _)| uid.into()).collect()
     }
 
     /// The pod that is waited for, and until when; `None` if what comes back does not suffice, or
@@ -92,9 +91,8 @@ impl Endings {
         counts: impl Fn(&Pod) -> bool,
     ) -> Option<(&'a Pod, Nanos)> {
         let short = Short::of(first).filter(|_| !self.0.is_empty())?;
-        let Question { sample, .. } = *question;
+        let Question { sample, snapshot, .. } = *question;
         let pods = by_cgroup_uid(sample.pods.as_ref()?);
-        let places = sample.places();
         let due = |uid: &str| {
             let pod = pods.get(uid).filter(|pod| counts(pod))?;
             let seconds = u64::try_from(pod.ends_within?).unwrap_or(0);
@@ -105,16 +103,16 @@ impl Endings {
             };
             Some(self.0.get(uid)?.plus(grace).plus(short.settle()))
         };
-        let awaited = sample.cgroups.values().filter_map(|group| {
-            let uid = uid(group, &places)?;
-            let until = due(&uid).filter(|until| sample.at.boot < *until)?;
-            let held = short.held(sample, group, &uid, pods.get(uid.as_str()).copied())?;
+        let awaited = snapshot.scopes.values().filter_map(|scope| {
+            let uid = uid(scope)?;
+            let until = due(uid).filter(|until| sample.at.boot < *until)?;
+            let held = short.held(sample, scope.files.as_ref()?, uid, pods.get(uid).copied())?;
             Some((held, until, uid))
         });
         let awaited: Vec<_> = awaited.collect();
         let comes_back = awaited.iter().map(|(held, ..)| *held).fold(0, u64::saturating_add);
         let (_, until, uid) = awaited.iter().max()?;
-        let pod = *pods.get(uid.as_str())?;
+        let pod = *pods.get(uid)?;
         (comes_back >= short.enough(first)).then_some((pod, *until))
     }
 }

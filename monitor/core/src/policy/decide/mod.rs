@@ -64,7 +64,7 @@ pub fn decide(question: &Question<'_>, standing: &mut ReliefStanding) -> Relief 
     standing.adopt(question);
     standing.forget(question);
     standing.kernel_kills.hear(question.sample);
-    standing.hear_endings(question.sample);
+    standing.hear_endings(question);
     standing.restarts.hear(question.sample);
     let mut relief = Relief { effects: standing.effects.look(question), ..Relief::default() };
     pending::resume_aside(question, standing);
@@ -288,7 +288,7 @@ fn of_those(
     let want = wanted(first);
     let may_end = standing.may_end(question);
     let is_spent = |target: &Target| standing.is_spent(target, question.sample);
-    let targets = targets_of(list, question.sample).into_iter();
+    let targets = targets_of(list, question.sample, question.snapshot).into_iter();
     targets.filter(|target| !is_spent(target)).find_map(|target| {
         let able = Able::of(question, &target, first, want);
         let able = Able { may_end, ..able };

@@ -3,6 +3,7 @@
 use crate::model::decision::{Met, Observation, Outlook, Ranking, Trigger};
 use crate::model::sample::Sample;
 use crate::model::settings::{self, Eviction};
+use crate::model::snapshot::Snapshot;
 use crate::model::threshold::PressureSignal;
 use crate::model::units::Nanos;
 use crate::policy::rank::Field;
@@ -13,6 +14,8 @@ pub struct Question<'a> {
     pub relief: &'a settings::Relief,
     pub eviction: &'a Eviction,
     pub sample: &'a Sample,
+    /// What was made of it.
+    pub snapshot: &'a Snapshot,
     /// Of the time since the sample before, the part in which the agent saw nothing: the node was
     /// suspended, or the agent got no CPU.
     pub unseen: Nanos,

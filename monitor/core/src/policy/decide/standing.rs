@@ -163,10 +163,10 @@ impl ReliefStanding {
 
     /// Takes note of pods that end. A victim of the kubelet's counts against the budget as one of
     /// isobar's own: they are the same one, if isobar had it evicted.
-    pub(super) fn hear_endings(&mut self, sample: &Sample) {
-        for uid in self.endings.hear(sample) {
+    pub(super) fn hear_endings(&mut self, question: &Question<'_>) {
+        for uid in self.endings.hear(question) {
             if !self.victims.iter().any(|(_, victim)| *victim == uid) {
-                self.victims.push((sample.at.boot, uid));
+                self.victims.push((question.sample.at.boot, uid));
             }
         }
     }
@@ -372,7 +372,7 @@ impl ReliefStanding {
         let victims = &self.victims;
         self.takers.retain(|uid, _| victims.iter().any(|(_, victim)| victim == uid));
         let uids = self.tried.iter().map(|(_, uid, _)| uid.clone()).collect();
-        let there = present(&uids, question.sample);
+        let there = present(&uids, question.snapshot);
         let calm = &self.calm;
         self.tried.retain(|(name, uid, _)| {
             let is_over = calm.get(name).is_some_and(|since| now.since(*since) >= cool_down);

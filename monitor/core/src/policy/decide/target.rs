@@ -2,33 +2,37 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::Question;
 use crate::model::cgroup::{Cgroup, CgroupId};
 use crate::model::decision::{Candidate, Target, TargetGroup};
-use crate::model::places::Places;
 use crate::model::pod::Place;
 use crate::model::sample::Sample;
+use crate::model::snapshot::{Scope, Snapshot};
 use crate::model::workload::Pod;
 
 /// Where the candidate's work runs. Its cgroups are told by id as well: a path can be used again
 /// by somebody else until something is done.
-pub(super) fn target_of(candidate: &Candidate, sample: &Sample) -> Target {
-    targets_of(&[candidate], sample).pop().unwrap_or_default()
+pub(super) fn target_of(candidate: &Candidate, question: &Question<'_>) -> Target {
+    let Question { sample, snapshot, .. } = question;
+    targets_of(&[candidate], sample, snapshot).pop().unwrap_or_default()
 }
 
 /// The same for several, in their order, at one pass through the tree.
-pub(crate) fn targets_of(candidates: &[&Candidate], sample: &Sample) -> Vec<Target> {
+pub(crate) fn targets_of(
+    candidates: &[&Candidate],
+    sample: &Sample,
+    snapshot: &Snapshot,
+) -> Vec<Target> {
     let wanted: BTreeSet<&str> =
         candidates.iter().flat_map(|one| one.uids()).map(String::as_str).collect();
-    let mut found: BTreeMap<String, Vec<TargetGroup>> = BTreeMap::new();
-    let places = sample.places();
-    for (id, group) in &sample.cgroups {
-        let is_wanted = |uid: &String| wanted.contains(uid.as_str());
-        if let Some(uid) = uid(group, &places).filter(is_wanted) {
-            found.entry(uid).or_default().push(TargetGroup { id: *id, path: group.path.clone() });
+    let mut found: BTreeMap<&str, Vec<TargetGroup>> = BTreeMap::new();
+    for (id, scope) in snapshot.scopes.iter().filter(|_| !wanted.is_empty()) {
+        if let Some(uid) = uid(scope).filter(|uid| wanted.contains(uid)) {
+            found.entry(uid).or_default().push(TargetGroup { id: *id, path: scope.path.clone() });
         }
     }
     let one = |candidate: &&Candidate| {
-        let its = candidate.uids().filter_map(|uid| found.get(uid)).flatten();
+        let its = candidate.uids().filter_map(|uid| found.get(uid.as_str())).flatten();
         let mut groups: Vec<TargetGroup> = its.cloned().collect();
         groups.sort_unstable_by_key(|group| group.id);
         let is_group = !candidate.members.is_empty();
@@ -63,20 +67,19 @@ pub(super) fn cgroups_of<'a>(
 }
 
 /// Those of `uids` that are still there.
-pub(super) fn present(uids: &BTreeSet<String>, sample: &Sample) -> BTreeSet<String> {
+pub(super) fn present(uids: &BTreeSet<String>, snapshot: &Snapshot) -> BTreeSet<String> {
     if uids.is_empty() {
         return BTreeSet::new();
     }
-    let places = sample.places();
-    let all = sample.cgroups.values().filter_map(|group| uid(group, &places));
-    all.filter(|uid| uids.contains(uid)).collect()
+    let all = snapshot.scopes.values().filter_map(uid);
+    all.filter(|uid| uids.contains(*uid)).map(String::from).collect()
 }
 
 /// A pod's uid; of what is no pod's, its path. `None` for what lies in a pod.
-pub(super) fn uid(group: &Cgroup, places: &Places<'_>) -> Option<String> {
-    match places.place(&group.path) {
+pub(super) fn uid(scope: &Scope) -> Option<&str> {
+    match &scope.place {
         Place::Pod { uid, .. } => Some(uid),
-        Place::Other => Some(group.path.0.to_string()),
+        Place::Other => Some(&scope.path.0),
         _ => None,
     }
 }

@@ -1,5 +1,6 @@
 //! Reads a row: its tree, with numbers and texts taken from their lists in turn.
 
+use std::borrow::Cow;
 use std::slice::Iter;
 
 use serde::de::value::{BorrowedStrDeserializer, MapAccessDeserializer};
@@ -17,7 +18,7 @@ pub(super) struct Rest<'r> {
 
 /// A value of a row that is being read.
 pub(super) struct At<'a, 'r> {
-    pub(super) tree: &'r Tree,
+    pub(super) tree: &'r Tree<'static>,
     pub(super) rest: &'a mut Rest<'r>,
 }
 
@@ -107,7 +108,7 @@ struct Items<'a, 'r, I> {
     rest: &'a mut Rest<'r>,
 }
 
-impl<'r, I: ExactSizeIterator<Item = &'r Tree>> SeqAccess<'r> for Items<'_, 'r, I> {
+impl<'r, I: ExactSizeIterator<Item = &'r Tree<'static>>> SeqAccess<'r> for Items<'_, 'r, I> {
     type Error = Error;
 
     fn next_element_seed<S: DeserializeSeed<'r>>(
@@ -124,14 +125,14 @@ impl<'r, I: ExactSizeIterator<Item = &'r Tree>> SeqAccess<'r> for Items<'_, 'r, 
 }
 
 struct Fields<'a, 'r> {
-    fields: Iter<'r, (Box<str>, Tree)>,
+    fields: Iter<'r, (Cow<'static, str>, Tree<'static>)>,
     /// Of the field whose name was read last.
-    value: &'r Tree,
+    value: &'r Tree<'static>,
     rest: &'a mut Rest<'r>,
 }
 
 impl<'a, 'r> Fields<'a, 'r> {
-    fn of(fields: &'r [(Box<str>, Tree)], rest: &'a mut Rest<'r>) -> Self {
+    fn of(fields: &'r [(Cow<'static, str>, Tree<'static>)], rest: &'a mut Rest<'r>) -> Self {
         Self { fields: fields.iter(), value: &Tree::Null, rest }
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::model::snapshot::{Averages, Snapshot};
 
 /// A node with pods `a`, `b`, `c`, ranked in this order, an actuator that does what it is told at
 /// once, and what the policy remembers.
@@ -58,10 +59,16 @@ impl Node {
         Self { relief, sample, ranking, standing, unseen, unmeasured, is_harm_paused, is_stale }
     }
 
+    pub(super) fn snapshot(&self) -> Snapshot {
+        Snapshot::between(None, &self.sample, &mut Averages::default())
+    }
+
     /// Judges at a second of the boot clock, with `met` met and due.
     pub(super) fn at(&mut self, second: u64, met: &[Met]) -> Relief {
         self.sample.at = Moment { boot: seconds(second), wall: seconds(second) };
+        let snapshot = self.snapshot();
         let question = Question {
+            snapshot: &snapshot,
             relief: &self.relief,
             eviction: &Eviction::default(),
             sample: &self.sample,

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use super::*;
 use crate::model::decision::Target;
 use crate::model::pod::QosClass;
+use crate::model::snapshot::{Averages, Snapshot};
 use crate::model::stall::{KernelStalls, OomKill, ShortLived};
 use crate::policy::decide::proposal::grace;
-use crate::policy::decide::target::target_of;
+use crate::policy::decide::target::targets_of;
 use crate::policy::rank::{Contender, Field, HEAD, Harm, Purpose};
 
 /// Pods of which this many are harmless and one, of a higher class, is the hog.
@@ -34,7 +35,9 @@ fn judged(all: &[Contender], short_of: Met, second: u64, standing: &mut ReliefSt
     let purpose = Purpose::of(&short_of.threshold);
     let field = Field::new(all, purpose, Order::Qos, &settings::Ranking::default());
     let ranking = field.ranking(HEAD);
+    let snapshot = Snapshot::between(None, &sample, &mut Averages::default());
     let question = Question {
+        snapshot: &snapshot,
         outlooks: &[],
         relief: &relief,
         eviction: &Eviction::default(),
@@ -220,7 +223,8 @@ fn target_of_names_all_cgroups_and_containers() {
         (candidate("gone", &[]),       None,     &[],       &[]),
     ];
     for (candidate, own, groups, containers) in table {
-        let target = target_of(&candidate, &node.sample);
+        let targets = targets_of(&[&candidate], &node.sample, &node.snapshot());
+        let [target] = targets.try_into().unwrap();
         assert_eq!(target.cgroup, own.map(CgroupId), "{candidate:?}");
         assert_eq!(target.path.is_some(), own.is_some(), "{candidate:?}");
         let ids: Vec<_> = target.groups.iter().map(|group| group.id.0).collect();

@@ -1,0 +1,64 @@
+//! Reads the header of a chapter: its sample is large, and is read once, into the rows to which the
+//! ticks are changes.
+
+use std::cmp::Reverse;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use isobar_core::recording::apply::{Fields, Misfit, State};
+use isobar_core::recording::format::Header;
+use isobar_core::room;
+
+/// Settings take some kilobytes. Patterns in them take forty times as much memory.
+const SETTINGS: usize = 1 << 20;
+/// What is long in a sample.
+const LONG: [&str; 3] = ["cgroups", "kernel", "pods"];
+
+/// Settings and sample in a header, as they were written.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Sampled<'a> {
+    #[serde(borrow)]
+    settings: Option<&'a RawValue>,
+    #[serde(borrow)]
+    standing: Before<'a>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Before<'a> {
+    #[serde(borrow)]
+    before: Option<Fields<'a>>,
+}
+
+/// The header, and the state that its ticks change.
+pub(super) fn read(line: &[u8]) -> Result<(Header, State), Misfit> {
+    let Sampled { settings, standing: Before { before } } = room::from_slice(line)?;
+    if settings.is_some_and(|settings| settings.get().len() > SETTINGS) {
+        return Err(Misfit(format!("settings of more than {} MiB", SETTINGS >> 20)));
+    }
+    let mut header: Header = match &before {
+        Some(before) => room::from_slice(&without_long(line, before))?,
+        None => room::from_slice(line)?,
+    };
+    let state = State::begin(before)?;
+    if let Some(before) = &mut header.standing.before {
+        *before = state.sample()?;
+    }
+    Ok((header, state))
+}
+
+/// The line with nothing in the long objects of `before`, which lies in it.
+fn without_long(line: &[u8], before: &Fields<'_>) -> Vec<u8> {
+    let (mut text, begin) = (line.to_vec(), |part: &RawValue| part.get().as_ptr().addr());
+    let long = LONG.iter().filter_map(|name| before.get(name));
+    let mut long: Vec<_> = long.filter(|part| part.get().starts_with('{')).collect();
+    // From the last one on, so that the others stay where they are.
+    long.sort_unstable_by_key(|part| Reverse(begin(part)));
+    for part in long {
+        let from = begin(part) - line.as_ptr().addr();
+        text.splice(from..from + part.get().len(), *b"{}");
+    }
+    text
+}
