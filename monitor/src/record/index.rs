@@ -1,6 +1,7 @@
-//! Where a moment is in a recording. The file is its own index: zstd frames and their blocks tell
-//! their length (RFC 8878, 3.1), so chapters and marks are found without decompressing what lies
-//! between, and each begins with the moment at which it begins.
+//! Where a moment is in a recording. The file is its own index: chapters and marks are zstd frames, which
+//! are told by their first bytes, and each begins with the moment at which it begins, so a moment is
+//! found by halves. Frames and their blocks tell their length (RFC 8878, 3.1), so that what lies between
+//! is not decompressed.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom};
@@ -8,6 +9,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use memchr::memmem;
 use serde::de::DeserializeOwned;
 
 use super::lines::{MAGIC, decoder};
@@ -24,6 +26,14 @@ pub(super) const HEAD: usize = 512;
 const STEADY: Nanos = Nanos::SECOND;
 /// Holds the first block of a frame.
 const BUFFER: usize = 2 << 10;
+/// So much is searched for frames at once.
+const WINDOW: usize = 64 << 10;
+/// How far back a frame is looked for at first, and then twice as far: a chapter may have some hundred
+/// bytes or some megabytes.
+const BACK: u64 = 4 << 10;
+/// What is compressed may have the first bytes of a frame, too, once in 4 GiB. Where it has them more
+/// often, what follows is taken for no frame: who begins to read before it comes there all the same.
+const FOREIGN: u32 = 64;
 
 /// What a frame begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,54 +123,129 @@ pub(super) fn first_of_boot(
 /// The last chapter before the byte `end` that begins before `wall`, or has a mark before it.
 fn within(file: File, wall: Nanos, end: u64) -> io::Result<Place> {
     let end = file.metadata()?.len().min(end);
-    let mut begins = vec![0];
-    while let Some(at) = begins.last().map(|at| frame_end(&file, *at)).transpose()?.flatten() {
-        // A frame that is still being written has no end yet.
-        if at >= end {
-            break;
-        }
-        begins.push(at);
+    let found = match last_before(&file, wall, end)? {
+        Some(last) => chapter_of(&file, last, wall)?,
+        // All frames have to be looked at.
+        None => chapter_in(&file, &walked(&file, 0, end)?, wall)?,
+    };
+    let (chapter, mark) = found.unwrap_or_default();
+    Ok(Place { chapter, mark, file: Some(file.into()), ..Place::default() })
+}
+
+/// The last frame that begins before `wall`, else the first one. `None` where frames may not be in the
+/// order of the wall clock.
+fn last_before(file: &File, wall: Nanos, end: u64) -> io::Result<Option<u64>> {
+    let (Some(first), Some(last)) = (moment_at(file, 0)?, last_frame(file, end)?) else {
+        return Ok(None);
+    };
+    let [by_boot, by_wall] = [last.boot.since(first.boot), last.wall.since(first.wall)];
+    if last.boot < first.boot || by_boot.0.abs_diff(by_wall.0) > STEADY.0 {
+        return Ok(None);
     }
-    let n = n_before(&file, &begins, wall)?;
+    let (mut low, mut high) = (0, end);
+    while low + 1 < high {
+        let middle = low.midpoint(high);
+        match next_frame(file, middle, high)? {
+            Some((frame, at)) if at.wall < wall => low = frame,
+            _ => high = middle,
+        }
+    }
+    Ok(Some(low))
+}
+
+/// The moment of the last frame.
+fn last_frame(file: &File, end: u64) -> io::Result<Option<Moment>> {
+    let (mut from, mut back) = (end, BACK);
+    while from > 0 {
+        let high = from;
+        from = from.saturating_sub(back);
+        back = back.saturating_mul(2);
+        let (mut last, mut at) = (None, from);
+        while let Some((frame, moment)) = next_frame(file, at, high)? {
+            (last, at) = (Some(moment), frame + 1);
+        }
+        if last.is_some() {
+            return Ok(last);
+        }
+    }
+    Ok(None)
+}
+
+/// The chapter of the frame `last`, and this frame if it begins with a mark.
+fn chapter_of(file: &File, last: u64, wall: Nanos) -> io::Result<Option<(u64, Option<u64>)>> {
+    let mut back = BACK;
+    loop {
+        let from = last.saturating_sub(back);
+        back = back.saturating_mul(2);
+        let begin =
+            if from == 0 { Some(0) } else { next_frame(file, from, last)?.map(|(at, _)| at) };
+        let begins = begin.map(|begin| walked(file, begin, last + 1)).transpose()?;
+        let found = chapter_in(file, &begins.unwrap_or_default(), wall)?;
+        if found.is_some() || from == 0 {
+            return Ok(found);
+        }
+    }
+}
+
+/// Of these frames the last chapter that begins before `wall`, or has a mark before it.
+fn chapter_in(file: &File, begins: &[u64], wall: Nanos) -> io::Result<Option<(u64, Option<u64>)>> {
     let mut mark = None;
-    for chapter in begins.into_iter().take(n).rev() {
-        (&file).seek(SeekFrom::Start(chapter))?;
-        match begun(&file)? {
-            Begun::At(at) if mark.is_some() || at.wall < wall => {
-                return Ok(Place { chapter, mark, file: Some(file.into()), ..Place::default() });
-            }
+    for &chapter in begins.iter().rev() {
+        match begun_at(file, chapter)? {
+            Begun::At(at) if mark.is_some() || at.wall < wall => return Ok(Some((chapter, mark))),
             Begun::Mark(at) if mark.is_none() && at.wall < wall => mark = Some(chapter),
             _ => {}
         }
     }
-    Ok(Place { file: Some(file.into()), ..Place::default() })
+    Ok(None)
 }
 
-/// How many frames begin before `wall`; all where they may be in another order.
-fn n_before(mut file: &File, begins: &[u64], wall: Nanos) -> io::Result<usize> {
-    let all = begins.len();
-    let mut at = |n: usize| {
-        file.seek(SeekFrom::Start(begins[n]))?;
-        io::Result::Ok(match begun(file)? {
-            Begun::At(at) | Begun::Mark(at) => Some(at),
-            Begun::Unknown | Begun::Foreign => None,
-        })
-    };
-    let (Some(first), Some(last)) = (at(0)?, at(all - 1)?) else { return Ok(all) };
-    let [by_boot, by_wall] = [last.boot.since(first.boot), last.wall.since(first.wall)];
-    if last.boot < first.boot || by_boot.0.abs_diff(by_wall.0) > STEADY.0 {
-        return Ok(all);
+/// Where the frames begin, from the one at `from` to the byte `end`. A frame that is still being written
+/// has no end yet.
+fn walked(file: &File, from: u64, end: u64) -> io::Result<Vec<u64>> {
+    let mut begins = vec![from];
+    while let Some(at) = begins.last().map(|at| frame_end(file, *at)).transpose()?.flatten()
+        && at < end
+    {
+        begins.push(at);
     }
-    let (mut low, mut high) = (0, all);
-    while low < high {
-        let middle = low.midpoint(high);
-        match at(middle)? {
-            Some(at) if at.wall < wall => low = middle + 1,
-            Some(_) => high = middle,
-            None => return Ok(all),
+    Ok(begins)
+}
+
+/// The first frame from byte `from` on that begins with a moment, before the byte `end`.
+fn next_frame(file: &File, mut from: u64, end: u64) -> io::Result<Option<(u64, Moment)>> {
+    let (mut window, mut left) = (vec![0; WINDOW], FOREIGN);
+    while from < end {
+        let most = usize::try_from(end - from).unwrap_or(WINDOW) + MAGIC.len() - 1;
+        let n = file.read_at(&mut window[..most.min(WINDOW)], from)?;
+        for found in memmem::find_iter(&window[..n], &MAGIC) {
+            let frame = from + found as u64;
+            if let Some(at) = moment_at(file, frame)? {
+                return Ok(Some((frame, at)));
+            }
+            left -= 1;
+            if left == 0 {
+                return Ok(None);
+            }
         }
+        if n < MAGIC.len() {
+            return Ok(None);
+        }
+        from += (n - MAGIC.len() + 1) as u64;
     }
-    Ok(low)
+    Ok(None)
+}
+
+fn moment_at(file: &File, frame: u64) -> io::Result<Option<Moment>> {
+    Ok(match begun_at(file, frame)? {
+        Begun::At(at) | Begun::Mark(at) => Some(at),
+        Begun::Unknown | Begun::Foreign => None,
+    })
+}
+
+fn begun_at(mut file: &File, frame: u64) -> io::Result<Begun> {
+    file.seek(SeekFrom::Start(frame))?;
+    begun(file)
 }
 
 /// Where the frame ends that begins at byte `from`; `None` if it does not end, or is none.
@@ -235,4 +320,71 @@ pub(super) fn begun(file: &File) -> io::Result<Begun> {
         (_, true, Some(at)) => Begun::Mark(at),
         _ => Begun::Foreign,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+    use crate::record::journal::{Bounds, Journal, Start};
+    use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath};
+    use isobar_core::model::sample::Sample;
+    use isobar_core::policy::engine::Engine;
+
+    /// Ticks of a node of which each is as long as `n_groups` names.
+    fn record(path: &Path, n_ticks: u64, n_groups: u64) {
+        let mut engine = Engine::default();
+        let mut journal = Journal::create(path, Start::default(), Bounds::default()).unwrap();
+        for tick in 1..=n_ticks {
+            let wall = Nanos(tick * Nanos::SECOND.0);
+            let group = |n: u64| {
+                // Names that do not compress.
+                let name = format!(
+                    "/{:x}",
+                    (n + 1).wrapping_mul(tick.wrapping_mul(0x9E37_79B9_7F4A_7C15)).rotate_left(31)
+                );
+                let path = CgroupPath(name.into());
+                (CgroupId(n * n_ticks + tick), Cgroup { path, ..Cgroup::default() }.into())
+            };
+            let cgroups = (0..n_groups).map(group).collect();
+            let at = Moment { boot: wall, wall };
+            let sample = Sample { tick, at, cgroups, ..Sample::default() };
+            let decision = engine.step(sample.clone()).decision;
+            journal.write(&sample, &decision, engine.standing()).unwrap();
+        }
+    }
+
+    #[test]
+    fn within_finds_by_halves_what_is_found_frame_by_frame() {
+        for (n_ticks, n_groups) in [(1, 0), (14, 0), (700, 2), (330, 400)] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("r");
+            record(&path, n_ticks, n_groups);
+            let file = File::open(&path).unwrap();
+            let len = file.metadata().unwrap().len();
+            let all = walked(&file, 0, len).unwrap();
+            for half in 0..=2 * n_ticks + 3 {
+                let wall = Nanos(half * Nanos::SECOND.0 / 2);
+                let one_by_one = chapter_in(&file, &all, wall).unwrap().unwrap_or_default();
+                let Place { chapter, mark, .. } =
+                    within(file.try_clone().unwrap(), wall, len).unwrap();
+                assert_eq!((chapter, mark), one_by_one, "{half} of {n_ticks}, {len} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn within_gives_up_where_all_looks_like_frames() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r");
+        record(&path, 40, 2);
+        let mut file = File::options().read(true).append(true).open(&path).unwrap();
+        let (wall, len) = (Nanos(20 * Nanos::SECOND.0), file.metadata().unwrap().len());
+        let one_by_one = chapter_in(&file, &walked(&file, 0, len).unwrap(), wall).unwrap();
+        file.write_all(&MAGIC.repeat(1 << 18)).unwrap();
+        let end = file.metadata().unwrap().len();
+        let place = within(file, wall, end).unwrap();
+        assert_eq!(Some((place.chapter, place.mark)), one_by_one);
+    }
 }

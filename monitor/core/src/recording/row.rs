@@ -98,8 +98,7 @@ impl Forms {
 
     pub(super) fn of(&mut self, (tree, lists): Read<'_>) -> Result<Row, Misfit> {
         let Lists { numbers, texts, n_nodes } = lists;
-        let known: &BTreeMap<Tree<'_>, Arc<Form>> = &self.all;
-        if let Some(form) = known.get(&tree) {
+        if let Some(form) = self.all.get(&tree) {
             return Ok(Row { form: Arc::clone(form), numbers, texts });
         }
         let tree = tree.kept();

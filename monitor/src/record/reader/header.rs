@@ -38,11 +38,9 @@ pub(super) fn read(line: &[u8]) -> Result<(Header, State), Misfit> {
     if settings.is_some_and(|settings| settings.get().len() > SETTINGS) {
         return Err(Misfit(format!("settings of more than {} MiB", SETTINGS >> 20)));
     }
-    let mut header: Header = match &before {
-        Some(before) => room::from_slice(&without_long(line, before))?,
-        None => room::from_slice(line)?,
-    };
+    let text = before.as_ref().map(|before| without_long(line, before));
     let state = State::begin(before)?;
+    let mut header: Header = room::from_slice(text.as_deref().unwrap_or(line))?;
     if let Some(before) = &mut header.standing.before {
         *before = state.sample()?;
     }
