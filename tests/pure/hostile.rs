@@ -137,6 +137,24 @@ fn verbs_take_bounded_memory_whatever_the_file() {
     }
 }
 
+#[test]
+fn header_with_a_cgroup_twice_is_refused() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("r");
+    for (ids, is_read) in [(["1", "2"], true), (["1", "1"], false), (["1", "01"], false)] {
+        let all = ids.map(|id| format!("\"{id}\":{{}}")).join(",");
+        let before = sample("").replace(r#""cgroups":{}"#, &format!(r#""cgroups":{{{all}}}"#));
+        fs::write(&path, header(&format!(r#""before":{before}"#))).unwrap();
+        match Recording::open(&path) {
+            Ok(_) => assert!(is_read, "{ids:?}"),
+            Err(why) => {
+                let want = format!("cannot apply a line: {:?} occurs twice", ids[1]);
+                assert!(!is_read && why.to_string().ends_with(&want), "{ids:?}: {why}");
+            }
+        }
+    }
+}
+
 /// What waits for the first tick is what is needed of it, however many lines stand before it.
 #[test]
 fn open_at_keeps_no_lines_before_the_first_tick() {

@@ -28,11 +28,14 @@ const STEADY: Nanos = Nanos::SECOND;
 const BUFFER: usize = 2 << 10;
 /// So much is searched for frames at once.
 const WINDOW: usize = 64 << 10;
+/// The first bytes of a frame may begin in one part and end in the next.
+const OVERLAP: usize = MAGIC.len() - 1;
 /// How far back a frame is looked for at first, and then twice as far: a chapter may have some hundred
 /// bytes or some megabytes.
 const BACK: u64 = 4 << 10;
-/// What is compressed may have the first bytes of a frame, too, once in 4 GiB. Where it has them more
-/// often, what follows is taken for no frame: who begins to read before it comes there all the same.
+/// What is compressed may contain the first bytes of a frame, too, about once in 4 GiB. A search ends
+/// after so many that begin no frame: the chapter that is found is then earlier than it need be, and a
+/// reader that begins there comes to the moment all the same.
 const FOREIGN: u32 = 64;
 
 /// What a frame begins with.
@@ -133,7 +136,7 @@ fn within(file: File, wall: Nanos, end: u64) -> io::Result<Place> {
 }
 
 /// The last frame that begins before `wall`, else the first one. `None` where frames may not be in the
-/// order of the wall clock.
+/// order of the wall clock: the first and the last one that have a moment are compared.
 fn last_before(file: &File, wall: Nanos, end: u64) -> io::Result<Option<u64>> {
     let (Some(first), Some(last)) = (moment_at(file, 0)?, last_frame(file, end)?) else {
         return Ok(None);
@@ -153,19 +156,19 @@ fn last_before(file: &File, wall: Nanos, end: u64) -> io::Result<Option<u64>> {
     Ok(Some(low))
 }
 
-/// The moment of the last frame.
+/// The moment of the last frame that has one.
 fn last_frame(file: &File, end: u64) -> io::Result<Option<Moment>> {
-    let (mut from, mut back) = (end, BACK);
+    let (mut from, mut left) = (end, FOREIGN);
     while from > 0 {
         let high = from;
-        from = from.saturating_sub(back);
-        back = back.saturating_mul(2);
-        let (mut last, mut at) = (None, from);
-        while let Some((frame, moment)) = next_frame(file, at, high)? {
-            (last, at) = (Some(moment), frame + 1);
-        }
-        if last.is_some() {
-            return Ok(last);
+        from = from.saturating_sub((WINDOW - OVERLAP) as u64);
+        let window = window(file, from, high)?;
+        for found in memmem::rfind_iter(&window, &MAGIC) {
+            let moment = moment_at(file, from + found as u64)?;
+            left -= 1;
+            if moment.is_some() || left == 0 {
+                return Ok(moment);
+            }
         }
     }
     Ok(None)
@@ -173,6 +176,9 @@ fn last_frame(file: &File, end: u64) -> io::Result<Option<Moment>> {
 
 /// The chapter of the frame `last`, and this frame if it begins with a mark.
 fn chapter_of(file: &File, last: u64, wall: Nanos) -> io::Result<Option<(u64, Option<u64>)>> {
+    if matches!(begun_at(file, last)?, Begun::At(at) if at.wall < wall) {
+        return Ok(Some((last, None)));
+    }
     let mut back = BACK;
     loop {
         let from = last.saturating_sub(back);
@@ -212,13 +218,13 @@ fn walked(file: &File, from: u64, end: u64) -> io::Result<Vec<u64>> {
     Ok(begins)
 }
 
-/// The first frame from byte `from` on that begins with a moment, before the byte `end`.
+/// The first frame from byte `from` on that begins with a moment, before the byte `end`; `None` too
+/// where the search was given up.
 fn next_frame(file: &File, mut from: u64, end: u64) -> io::Result<Option<(u64, Moment)>> {
-    let (mut window, mut left) = (vec![0; WINDOW], FOREIGN);
+    let mut left = FOREIGN;
     while from < end {
-        let most = usize::try_from(end - from).unwrap_or(WINDOW) + MAGIC.len() - 1;
-        let n = file.read_at(&mut window[..most.min(WINDOW)], from)?;
-        for found in memmem::find_iter(&window[..n], &MAGIC) {
+        let window = window(file, from, end)?;
+        for found in memmem::find_iter(&window, &MAGIC) {
             let frame = from + found as u64;
             if let Some(at) = moment_at(file, frame)? {
                 return Ok(Some((frame, at)));
@@ -228,12 +234,21 @@ fn next_frame(file: &File, mut from: u64, end: u64) -> io::Result<Option<(u64, M
                 return Ok(None);
             }
         }
-        if n < MAGIC.len() {
+        if window.len() <= OVERLAP {
             return Ok(None);
         }
-        from += (n - MAGIC.len() + 1) as u64;
+        from += (window.len() - OVERLAP) as u64;
     }
     Ok(None)
+}
+
+/// What is in the file from byte `from` on, as far as frames begin in it before the byte `end`.
+fn window(file: &File, from: u64, end: u64) -> io::Result<Vec<u8>> {
+    let most = usize::try_from(end - from).unwrap_or(WINDOW).saturating_add(OVERLAP);
+    let mut window = vec![0; most.min(WINDOW)];
+    let n = file.read_at(&mut window, from)?;
+    window.truncate(n);
+    Ok(window)
 }
 
 fn moment_at(file: &File, frame: u64) -> io::Result<Option<Moment>> {
@@ -323,68 +338,4 @@ pub(super) fn begun(file: &File) -> io::Result<Begun> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::Write as _;
-
-    use super::*;
-    use crate::record::journal::{Bounds, Journal, Start};
-    use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath};
-    use isobar_core::model::sample::Sample;
-    use isobar_core::policy::engine::Engine;
-
-    /// Ticks of a node of which each is as long as `n_groups` names.
-    fn record(path: &Path, n_ticks: u64, n_groups: u64) {
-        let mut engine = Engine::default();
-        let mut journal = Journal::create(path, Start::default(), Bounds::default()).unwrap();
-        for tick in 1..=n_ticks {
-            let wall = Nanos(tick * Nanos::SECOND.0);
-            let group = |n: u64| {
-                // Names that do not compress.
-                let name = format!(
-                    "/{:x}",
-                    (n + 1).wrapping_mul(tick.wrapping_mul(0x9E37_79B9_7F4A_7C15)).rotate_left(31)
-                );
-                let path = CgroupPath(name.into());
-                (CgroupId(n * n_ticks + tick), Cgroup { path, ..Cgroup::default() }.into())
-            };
-            let cgroups = (0..n_groups).map(group).collect();
-            let at = Moment { boot: wall, wall };
-            let sample = Sample { tick, at, cgroups, ..Sample::default() };
-            let decision = engine.step(sample.clone()).decision;
-            journal.write(&sample, &decision, engine.standing()).unwrap();
-        }
-    }
-
-    #[test]
-    fn within_finds_by_halves_what_is_found_frame_by_frame() {
-        for (n_ticks, n_groups) in [(1, 0), (14, 0), (700, 2), (330, 400)] {
-            let dir = tempfile::tempdir().unwrap();
-            let path = dir.path().join("r");
-            record(&path, n_ticks, n_groups);
-            let file = File::open(&path).unwrap();
-            let len = file.metadata().unwrap().len();
-            let all = walked(&file, 0, len).unwrap();
-            for half in 0..=2 * n_ticks + 3 {
-                let wall = Nanos(half * Nanos::SECOND.0 / 2);
-                let one_by_one = chapter_in(&file, &all, wall).unwrap().unwrap_or_default();
-                let Place { chapter, mark, .. } =
-                    within(file.try_clone().unwrap(), wall, len).unwrap();
-                assert_eq!((chapter, mark), one_by_one, "{half} of {n_ticks}, {len} bytes");
-            }
-        }
-    }
-
-    #[test]
-    fn within_gives_up_where_all_looks_like_frames() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("r");
-        record(&path, 40, 2);
-        let mut file = File::options().read(true).append(true).open(&path).unwrap();
-        let (wall, len) = (Nanos(20 * Nanos::SECOND.0), file.metadata().unwrap().len());
-        let one_by_one = chapter_in(&file, &walked(&file, 0, len).unwrap(), wall).unwrap();
-        file.write_all(&MAGIC.repeat(1 << 18)).unwrap();
-        let end = file.metadata().unwrap().len();
-        let place = within(file, wall, end).unwrap();
-        assert_eq!(Some((place.chapter, place.mark)), one_by_one);
-    }
-}
+mod tests;

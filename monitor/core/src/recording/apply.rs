@@ -231,7 +231,18 @@ impl<K: Key, T: DeserializeOwned + Clone> Table<K, T> {
     pub(super) fn fill(&mut self, all: Option<&RawValue>) -> Result<(), Misfit> {
         let Some(all) = all else { return Ok(()) };
         let mut from = serde_json::Deserializer::from_str(all.get());
-        Ok(from.deserialize_map(Filled(self))?)
+        let mut misfit = None;
+        let filled = from.deserialize_map(Filled { table: self, misfit: &mut misfit });
+        misfit.map_or(Ok(()), Err)?;
+        Ok(filled?)
+    }
+
+    /// Sets an object that is not there yet.
+    fn add(&mut self, key: &str, read: Read<'_>) -> Result<(), Misfit> {
+        if self.recorded.contains_key(&parse(key)?) {
+            return Err(Misfit(format!("{key:?} occurs twice")));
+        }
+        self.set(key, read)
     }
 
     fn set(&mut self, key: &str, read: Read<'_>) -> Result<(), Misfit> {
@@ -313,7 +324,11 @@ impl<K: Key, T: DeserializeOwned + Clone> Table<K, T> {
 }
 
 /// Fills a table with the objects of a map.
-struct Filled<'t, K, T>(&'t mut Table<K, T>);
+struct Filled<'t, K, T> {
+    table: &'t mut Table<K, T>,
+    /// Why one of them cannot be taken: serde would tell a place in the text with it.
+    misfit: &'t mut Option<Misfit>,
+}
 
 impl<'de, K: Key, T: DeserializeOwned + Clone> Visitor<'de> for Filled<'_, K, T> {
     type Value = ();
@@ -324,8 +339,10 @@ impl<'de, K: Key, T: DeserializeOwned + Clone> Visitor<'de> for Filled<'_, K, T>
 
     fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<(), A::Error> {
         while let Some(key) = from.next_key::<String>()? {
-            let read = from.next_value_seed(Bounded(Whole))?;
-            self.0.set(&key, read).map_err(|Misfit(why)| A::Error::custom(why))?;
+            if let Err(why) = self.table.add(&key, from.next_value_seed(Bounded(Whole))?) {
+                *self.misfit = Some(why);
+                return Err(A::Error::custom("it does not fit"));
+            }
         }
         Ok(())
     }

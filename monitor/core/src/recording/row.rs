@@ -121,8 +121,8 @@ impl Forms {
     }
 }
 
-/// A JSON value without its numbers and texts. Hundreds have the form of one before, so names are
-/// copied for a new form alone.
+/// A JSON value without its numbers and texts. Hundreds of rows have a form that is known already, so
+/// names are copied for a new form alone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Tree<'a> {
     Null,

@@ -1,7 +1,5 @@
-//! Reads the header of a chapter: its sample is large, and is read once, into the rows to which the
-//! ticks are changes.
-
-use std::cmp::Reverse;
+//! Reads the header of a chapter. The long parts of its sample are read once, into the rows to which
+//! the ticks are changes.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -41,22 +39,26 @@ pub(super) fn read(line: &[u8]) -> Result<(Header, State), Misfit> {
     let text = before.as_ref().map(|before| without_long(line, before));
     let state = State::begin(before)?;
     let mut header: Header = room::from_slice(text.as_deref().unwrap_or(line))?;
-    if let Some(before) = &mut header.standing.before {
-        *before = state.sample()?;
+    drop(text);
+    // What it was made of just now goes before the whole is made.
+    if header.standing.before.take().is_some() {
+        header.standing.before = Some(state.sample()?);
     }
     Ok((header, state))
 }
 
 /// The line with nothing in the long objects of `before`, which lies in it.
 fn without_long(line: &[u8], before: &Fields<'_>) -> Vec<u8> {
-    let (mut text, begin) = (line.to_vec(), |part: &RawValue| part.get().as_ptr().addr());
+    let begin = |part: &RawValue| part.get().as_ptr().addr() - line.as_ptr().addr();
     let long = LONG.iter().filter_map(|name| before.get(name));
     let mut long: Vec<_> = long.filter(|part| part.get().starts_with('{')).collect();
-    // From the last one on, so that the others stay where they are.
-    long.sort_unstable_by_key(|part| Reverse(begin(part)));
+    long.sort_unstable_by_key(|part| begin(part));
+    let (mut text, mut end) = (Vec::new(), 0);
     for part in long {
-        let from = begin(part) - line.as_ptr().addr();
-        text.splice(from..from + part.get().len(), *b"{}");
+        text.extend_from_slice(&line[end..begin(part)]);
+        text.extend_from_slice(b"{}");
+        end = begin(part) + part.get().len();
     }
+    text.extend_from_slice(&line[end..]);
     text
 }

@@ -12,7 +12,7 @@ impl<'a, K: Ord, V> Along<'a, K, V> {
         Self(all.into_iter().peekable())
     }
 
-    /// The value at `key`, which is no less than the key before.
+    /// The value at `key`, which is greater than the key before.
     pub(super) fn get(&mut self, key: &K) -> Option<&'a V> {
         while self.0.next_if(|(passed, _)| *passed < key).is_some() {}
         self.0.next_if(|(there, _)| *there == key).map(|(_, value)| value)

@@ -220,3 +220,16 @@ fn between_aggressions_sorted() {
     ];
     assert_eq!(seen, want);
 }
+
+#[test]
+fn place_follows_the_path_of_an_id_that_another_cgroup_has_now() {
+    let mut averages = Averages::default();
+    for path in ["/kubepods/poda", "/kubepods/besteffort", "/kubepods/poda", "/a.service"] {
+        let mut sample = sample(Nanos(1));
+        let cgroups = [(CgroupId(1), cgroup("/kubepods")), (CgroupId(2), cgroup(path))];
+        sample.cgroups = cgroups.map(|(id, cgroup)| (id, Arc::new(cgroup))).into();
+        let snapshot = Snapshot::between(None, &sample, &mut averages);
+        let place = &snapshot.scopes[&CgroupId(2)].place;
+        assert_eq!(*place, sample.places().place(&CgroupPath(path.into())));
+    }
+}
