@@ -11,7 +11,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::format::{One, Rows, Tick};
 use super::parts::{Key, Pair, Parts, is_ordered};
-use super::row::{Form, Forms, Read, Row, Whole};
+use super::row::{Form, Forms, Read, Row};
 use crate::model::cgroup::{Cgroup, CgroupId};
 use crate::model::sample::{Gap, Sample};
 use crate::model::stall::{Aggression, GroupStall};
@@ -272,7 +272,8 @@ impl<K: Key, T: DeserializeOwned + Clone> Table<K, T> {
             Arc::make_mut(&mut self.rows).remove(&key);
         }
         for (key, text) in &change.set {
-            self.set(key, room::seeded(text.get().as_bytes(), Whole)?)?;
+            let read = room::seeded(text.get().as_bytes(), self.forms.whole())?;
+            self.set(key, read)?;
         }
         if !(change.gone.is_empty() && change.set.is_empty()) {
             self.forms.tidy();
@@ -302,10 +303,8 @@ impl<K: Key, T: DeserializeOwned + Clone> Table<K, T> {
             let n = places.iter().position(|(form, _)| Arc::ptr_eq(form, row.form()));
             let n = n.unwrap_or_else(|| {
                 let form = row.form();
-                places.push((
-                    Arc::clone(form),
-                    columns.iter().map(|(path, _)| form.place(path)).collect(),
-                ));
+                let found = columns.iter().map(|(path, _)| form.place(path)).collect();
+                places.push((Arc::clone(form), found));
                 places.len() - 1
             });
             for ((path, column), place) in columns.iter().zip(&places[n].1) {
@@ -339,7 +338,8 @@ impl<'de, K: Key, T: DeserializeOwned + Clone> Visitor<'de> for Filled<'_, K, T>
 
     fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<(), A::Error> {
         while let Some(key) = from.next_key::<String>()? {
-            if let Err(why) = self.table.add(&key, from.next_value_seed(Bounded(Whole))?) {
+            let read = from.next_value_seed(Bounded(self.table.forms.whole()))?;
+            if let Err(why) = self.table.add(&key, read) {
                 *self.misfit = Some(why);
                 return Err(A::Error::custom("it does not fit"));
             }

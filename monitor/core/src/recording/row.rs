@@ -2,21 +2,20 @@
 //! names of fields and the place of each number, is kept once, and a change finds its number there.
 //! Members that this version does not know are kept and changed, too.
 
+mod parse;
 mod read;
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
-use serde::Deserialize;
-use serde::de::{
-    self, DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor,
-};
+use serde::de::DeserializeOwned;
 use serde_json::Number;
 use serde_json::value::RawValue;
 
+use self::parse::{Lists, Shape};
+pub(super) use self::parse::{Read, Whole};
 use self::read::{At, Rest};
 use super::apply::Misfit;
 use crate::room::{self, Room};
@@ -89,17 +88,36 @@ pub(super) struct Forms {
     all: BTreeMap<Tree<'static>, Arc<Form>>,
     /// Bytes that they take.
     pub(super) size: usize,
+    /// Where the form of the row before is in memory, for comparison alone; 0 at first.
+    last: usize,
+    /// By where a form is, the one of the row that came after it: a pod and its containers take turns.
+    after: BTreeMap<usize, Weak<Form>>,
 }
 
 impl Forms {
     pub(super) fn row(&mut self, text: &RawValue) -> Result<Row, Misfit> {
-        self.of(room::seeded(text.get().as_bytes(), Whole)?)
+        self.of(room::seeded(text.get().as_bytes(), self.whole())?)
     }
 
-    pub(super) fn of(&mut self, (tree, lists): Read<'_>) -> Result<Row, Misfit> {
+    /// Parses the next row.
+    pub(super) fn whole(&self) -> Whole {
+        Whole(self.after.get(&self.last).and_then(Weak::upgrade))
+    }
+
+    pub(super) fn of(&mut self, Read { shape, lists }: Read<'_>) -> Result<Row, Misfit> {
         let Lists { numbers, texts, n_nodes } = lists;
+        let form = match shape {
+            Shape::Expected(form) => form,
+            Shape::Other(tree) => self.form(tree, n_nodes)?,
+        };
+        self.after.insert(self.last, Arc::downgrade(&form));
+        self.last = Arc::as_ptr(&form).addr();
+        Ok(Row { form, numbers, texts })
+    }
+
+    fn form(&mut self, tree: Tree<'_>, n_nodes: usize) -> Result<Arc<Form>, Misfit> {
         if let Some(form) = self.all.get(&tree) {
-            return Ok(Row { form: Arc::clone(form), numbers, texts });
+            return Ok(Arc::clone(form));
         }
         let tree = tree.kept();
         let mut names = Names::default();
@@ -108,7 +126,7 @@ impl Forms {
         let form = Arc::new(Form { tree: tree.clone(), places, size: size + n_nodes * NODE });
         self.size += form.size;
         self.all.insert(tree, Arc::clone(&form));
-        Ok(Row { form, numbers, texts })
+        Ok(form)
     }
 
     /// Forgets forms that no row has.
@@ -118,6 +136,7 @@ impl Forms {
             self.size -= if is_used { 0 } else { form.size };
             is_used
         });
+        self.after.retain(|_, form| form.strong_count() > 0);
     }
 }
 
@@ -237,95 +256,6 @@ impl Tree<'_> {
             }
         }
         Ok(())
-    }
-}
-
-/// What a tree is without, in the order in which it was read.
-#[derive(Default)]
-pub(super) struct Lists {
-    numbers: Vec<Number>,
-    texts: Vec<Box<str>>,
-    n_nodes: usize,
-}
-
-/// An object that was read: what many have in common, and the rest.
-pub(super) type Read<'a> = (Tree<'a>, Lists);
-
-/// Reads a whole object.
-pub(super) struct Whole;
-
-impl<'de> DeserializeSeed<'de> for Whole {
-    type Value = Read<'de>;
-
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Read<'de>, D::Error> {
-        let mut lists = Lists::default();
-        Ok((lists.deserialize(from)?, lists))
-    }
-}
-
-/// The name of a field: part of the text, unless something in it is escaped.
-#[derive(Deserialize)]
-#[serde(transparent)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
-
-impl<'de> DeserializeSeed<'de> for &mut Lists {
-    type Value = Tree<'de>;
-
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Tree<'de>, D::Error> {
-        self.n_nodes += 1;
-        from.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for &mut Lists {
-    type Value = Tree<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Tree<'de>, E> {
-        Ok(Tree::Null)
-    }
-
-    fn visit_bool<E>(self, is: bool) -> Result<Tree<'de>, E> {
-        Ok(Tree::Bool(is))
-    }
-
-    fn visit_u64<E>(self, number: u64) -> Result<Tree<'de>, E> {
-        self.numbers.push(number.into());
-        Ok(Tree::Number)
-    }
-
-    fn visit_i64<E>(self, number: i64) -> Result<Tree<'de>, E> {
-        self.numbers.push(number.into());
-        Ok(Tree::Number)
-    }
-
-    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Tree<'de>, E> {
-        self.numbers.push(Number::from_f64(number).ok_or_else(|| E::custom("no finite number"))?);
-        Ok(Tree::Number)
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Tree<'de>, E> {
-        self.texts.push(text.into());
-        Ok(Tree::Text)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Tree<'de>, A::Error> {
-        let mut items = Vec::new();
-        while let Some(item) = from.next_element_seed(&mut *self)? {
-            items.push(item);
-        }
-        Ok(Tree::List(items))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Tree<'de>, A::Error> {
-        let mut all = Vec::new();
-        while let Some(Name(name)) = from.next_key()? {
-            all.push((name, from.next_value_seed(&mut *self)?));
-        }
-        Ok(Tree::Object(Members { all, names: OnceLock::new() }))
     }
 }
 
