@@ -3,12 +3,10 @@
 //! this very pod, with a grace. Source: kubernetes `pkg/registry/core/pod/storage/eviction.go`,
 //! `addConditionAndDeletePod`.
 
-use k8s_openapi::api::core::v1::Pod;
-use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
 
-use super::client::{Failure, answered};
+use super::client::{Failure, Pods, answered};
 use super::evict::grace_seconds;
 use super::managed::MANAGER;
 use super::writer::now;
@@ -16,7 +14,7 @@ use crate::act::evict::Request;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 /// Deletes the pod; in words, what was done.
-pub(super) async fn delete(api: &Api<Pod>, request: &Request) -> Result<String, Failure> {
+pub(super) async fn delete(api: &Pods, request: &Request) -> Result<String, Failure> {
     let Request { namespace, name, uid, .. } = request;
     let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
     let patch = condition(request, &Time(now()));

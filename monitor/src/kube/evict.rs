@@ -9,7 +9,6 @@ use std::time::Duration;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
-use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::Eviction;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
     DeleteOptions, ObjectMeta, Preconditions, Status,
@@ -20,7 +19,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{sleep, timeout};
 
 use super::board::{Board, Report};
-use super::client::{Failure, answered};
+use super::client::{Failure, Pods, answered};
 use super::delete::delete;
 use super::jitter::about;
 use crate::act::evict::{Answer, Refusal, Request};
@@ -163,7 +162,7 @@ async fn evict(client: &Client, request: &Request, refused: &Notify) -> Result<S
     let began = clock::now().boot;
     // An answer that comes later leaves no time for the next step.
     let until = began.plus(Nanos(deadline.since(began).0 / 2));
-    let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let api: Pods = Api::namespaced(client.clone(), namespace);
     let body = body(request);
     let params = PostParams::default();
     // Why it is not evicted and has to be deleted.

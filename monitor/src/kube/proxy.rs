@@ -6,13 +6,12 @@ use std::io;
 
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode, header};
-use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::{Api, Client, Config, client};
 use tokio::runtime::{self, Runtime};
 
 use super::bound::Bound;
-use super::client::{Failure, answered, own};
+use super::client::{Failure, Pods, answered, own};
 
 /// Where the manifests put the agents, and how they mark them.
 const NAMESPACE: &str = "isobar-system";
@@ -99,14 +98,11 @@ impl Agent {
     async fn find(node: &str) -> Result<Self, ProxyError> {
         let config = own(Config::infer().await?);
         let client = Bound::API_SERVER.client(config).map_err(|why| Failure::from(&why))?;
-        let api: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
-        let its = ListParams::default().labels(LABEL).fields(&format!("spec.nodeName={node}"));
-        let mut pods = answered(api.list(&its)).await?.into_iter();
-        let runs = |pod: &Pod| {
-            let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-            phase == Some("Running") && pod.metadata.deletion_timestamp.is_none()
-        };
-        let found = pods.find(runs).and_then(|pod| pod.metadata.name);
+        let api: Pods = Api::namespaced(client.clone(), NAMESPACE);
+        let fields = format!("spec.nodeName={node},status.phase=Running");
+        let its = ListParams::default().labels(LABEL).fields(&fields);
+        let pods = answered(api.list(&its)).await?.into_iter().map(|pod| pod.metadata);
+        let found = pods.filter(|pod| pod.deletion_timestamp.is_none()).find_map(|pod| pod.name);
         let pod = found.ok_or_else(|| ProxyError::NoAgent(node.into()))?;
         Ok(Self { pod, client: KeepQuiet(client) })
     }

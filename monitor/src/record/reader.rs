@@ -1,7 +1,6 @@
 //! Reads a recording, segment after segment: headers, samples, and decisions as they were written.
 //! Lost ticks are reported in their place, and reading goes on at the next header.
 
-mod header;
 mod moment;
 
 use std::collections::VecDeque;
@@ -17,7 +16,7 @@ use super::segments::{existing, path_of};
 use isobar_core::model::sample::{Moment, Sample};
 use isobar_core::recording::apply::{Misfit, State};
 use isobar_core::recording::format::{FORMAT, Header, OLDEST, OPENING, Opening, Tick, VERSION};
-use isobar_core::recording::mark;
+use isobar_core::recording::{header, mark};
 use isobar_core::room;
 
 pub use self::moment::Marked;

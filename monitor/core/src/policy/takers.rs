@@ -6,26 +6,30 @@
 //! kernel's own, network buffers, and what was swapped out. Page cache does not: the kernel can drop
 //! it.
 
+mod acted;
 mod figures;
 mod fills;
+mod heirs;
 mod lost;
 mod room;
 mod written;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
+use self::acted::{acted_on, ended_by_isobar};
 use self::figures::Holding;
 pub(crate) use self::figures::{Counts, cache, freed_by_end, held, locked};
 use self::fills::Fills;
+use self::heirs::{Heirs, Left, Workload};
 pub(crate) use self::lost::Lost;
 pub(crate) use self::room::Limited;
 use self::room::Rooms;
 use self::written::Written;
 use crate::model::cgroup::{CgroupId, Limit};
 use crate::model::condition::ScopeName;
-use crate::model::decision::{InForce, Phase};
+use crate::model::decision::Phase;
 use crate::model::node::Meminfo;
 use crate::model::sample::Sample;
 use crate::model::snapshot::{Scope, Snapshot};
@@ -70,6 +74,7 @@ pub struct TakerStanding {
     /// the first slot has fewer.
     parties: BTreeMap<CgroupId, VecDeque<Holding>>,
     fills: Fills,
+    heirs: Heirs,
 }
 
 /// When readings were taken, and what the node had in use.
@@ -129,19 +134,37 @@ impl TakerStanding {
             }
         }
         self.thin_out(now);
+        let came = |readings: &VecDeque<Holding>| {
+            let missing = self.slots.len().checked_sub(readings.len())?;
+            self.slots.get(missing).filter(|_| missing > 0).map(|slot| slot.at)
+        };
+        let is_young = |readings| came(readings).is_some_and(|came| now.since(came) <= ALONG);
+        let young = self.parties.iter().filter(|(_, readings)| is_young(readings));
+        let young = young.map(|(id, _)| *id);
+        let workload = |id| Workload::at(&parties.get(&id)?.place, sample);
+        self.heirs.update(now, |id| parties.contains_key(&id), young, workload);
     }
 
     /// Drops parties that ended: what they held came back to the node, but for shared memory and tmpfs.
     fn forget_ended(&mut self, before: Option<&Sample>, sample: &Sample, there: &Parties<'_>) {
-        let Self { slots, parties, .. } = self;
-        for (id, readings) in parties.extract_if(.., |id, _| !there.contains_key(id)) {
+        let gone: Vec<_> = self.parties.extract_if(.., |id, _| !there.contains_key(id)).collect();
+        for (id, readings) in gone {
             // What is no party of its own any more still holds it.
             let has_ended = !sample.cgroups.contains_key(&id);
-            let last = before.and_then(|before| before.cgroups.get(&id)?.memory.stat);
-            let Some(last) = last.filter(|_| has_ended) else { continue };
-            for (slot, reading) in slots.iter_mut().rev().zip(readings.iter().rev()) {
+            let known = before.and_then(|before| Some((before, before.cgroups.get(&id)?)));
+            let Some((before, cgroup)) = known.filter(|_| has_ended) else { continue };
+            let Some(last) = cgroup.memory.stat else { continue };
+            for (slot, reading) in self.slots.iter_mut().rev().zip(readings.iter().rev()) {
                 let freed = reading.amount(Counts::Held).saturating_sub(last.shmem.0);
                 slot.ended.0 = slot.ended.0.saturating_add(freed);
+            }
+            let workload = Workload::at(&before.places().place(&cgroup.path), before);
+            if let (Some(workload), Some(slot)) = (workload, self.slots.len().checked_sub(1))
+                && !ended_by_isobar(sample, sample.at.boot).contains(&id)
+            {
+                let kept = |counts| self.kept(&readings, slot, counts);
+                let held = Holding(kept(Counts::Held), 0, kept(Counts::Threads));
+                self.heirs.leave(workload, Left { ended: sample.at.boot, held });
             }
         }
     }
@@ -225,13 +248,7 @@ impl TakerStanding {
         };
         let resource = if counts == Counts::Threads { Resource::Pids } else { Resource::Memory };
         let least = taker_from(0, resource);
-        // What a victim held was too much: all that it takes again counts.
-        let is_late = |at: Nanos| now.at.since(at) <= ALONG.plus(ALONG);
-        let ended = acted_on(sample, |entry| match entry.phase {
-            Phase::Ending => true,
-            Phase::Ended { at } => is_late(at),
-            Phase::Marked | Phase::Squeezed => false,
-        });
+        let ended = ended_by_isobar(sample, now.at);
         // Page cache that a party had was not given back: want of memory took it.
         let may_be_kept = |id: &CgroupId| counts != Counts::WithCache && !ended.contains(id);
         let since = |slot: usize| {
@@ -242,7 +259,10 @@ impl TakerStanding {
                 let (now, then) = (at(last), at(slot));
                 let mut grown = now.saturating_sub(then);
                 if grown >= least && may_be_kept(id) {
-                    grown = now.saturating_sub(then.max(self.kept(readings, slot, counts)));
+                    let left = self.heirs.of(**id, self.slots[slot].at);
+                    let left = left.map_or(0, |left| left.amount(counts));
+                    let kept = self.kept(readings, slot, counts).max(left);
+                    grown = now.saturating_sub(then.max(kept));
                 }
                 net += i128::from(now) - i128::from(then);
                 sum = sum.saturating_add(grown);
@@ -356,12 +376,6 @@ pub(crate) fn rate(newest_first: impl Iterator<Item = (Nanos, u64)>) -> Option<i
     let late = per_second(now, recent);
     let early = if oldest.0 < recent.0 { per_second(recent, oldest) } else { late };
     i64::try_from((3 * late + early) / 4).ok()
-}
-
-/// The cgroups of targets of such actions that isobar really took.
-fn acted_on(sample: &Sample, is: impl Fn(&InForce) -> bool) -> BTreeSet<CgroupId> {
-    let entries = sample.in_force.iter().filter(|entry| entry.action.is_enforced && is(entry));
-    entries.flat_map(|entry| entry.action.target.cgroups()).map(|(id, _)| id).collect()
 }
 
 fn capacity(scope: ScopeName, sample: &Sample, pods: Option<&Scope>) -> Option<u64> {

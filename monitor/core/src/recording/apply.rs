@@ -5,15 +5,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer as _, Error as _, MapAccess, Visitor};
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 
+use super::fields::without;
 use super::format::{One, Rows, Tick};
 use super::parts::{Key, Pair, Parts, is_ordered};
 use super::row::{Form, Forms, Read, Row};
 use crate::model::cgroup::{Cgroup, CgroupId};
 use crate::model::sample::{Gap, Sample};
+use crate::model::snapshot::Meters;
 use crate::model::stall::{Aggression, GroupStall};
 use crate::model::units::Nanos;
 use crate::model::workload::Pod;
@@ -34,51 +35,26 @@ impl From<serde_json::Error> for Misfit {
 const TABLE: usize = 128 << 20;
 /// Pairs of a matrix. The kernel side has 16 for each cgroup that it has room for.
 const PAIRS: usize = 1 << 20;
-/// What stands in the place of a list that is kept by itself.
-const EMPTY: &str = "{}";
-const NONE: &str = "[]";
-
 /// The latest sample.
 #[derive(Debug, Default)]
 pub struct State {
-    rest: Object,
-    cgroups: Table<CgroupId, Arc<Cgroup>>,
-    groups: Table<CgroupId, Arc<GroupStall>>,
-    matrix: Vec<Aggression>,
-    pods: Table<String, Pod>,
-    gaps: Vec<Gap>,
+    pub(super) rest: Object,
+    pub(super) cgroups: Table<CgroupId, Arc<Cgroup>>,
+    pub(super) groups: Table<CgroupId, Arc<GroupStall>>,
+    pub(super) matrix: Vec<Aggression>,
+    pub(super) pods: Table<String, Pod>,
+    pub(super) gaps: Vec<Gap>,
+    /// The averages by cgroup id in the header, until its first tick: a mark is a change to them.
+    pub(super) meters: Option<Table<CgroupId, Meters>>,
 }
 
 impl State {
-    /// Begins with the sample in a header, as it was recorded; `None` if there was none.
-    pub fn begin(before: Option<Fields<'_>>) -> Result<Self, Misfit> {
-        let mut state = Self::default();
-        let Some(mut rest) = before else { return Ok(state) };
-        state.cgroups.fill(rest.take("cgroups", EMPTY)?)?;
-        state.pods.fill(rest.take("pods", EMPTY)?)?;
-        state.gaps = read_or_default(rest.take("gaps", NONE)?)?;
-        let kernel = rest.take("kernel", EMPTY)?;
-        let kernel = kernel.map(|kernel| state.kernel(kernel)).transpose()?;
-        if let Some(kernel) = &kernel {
-            rest.0.insert("kernel".into(), kernel);
-        }
-        state.rest = Object::new(&rest.joined()?)?;
-        Ok(state)
-    }
-
-    /// Takes the lists out of the kernel's part; the rest of it.
-    fn kernel(&mut self, kernel: &RawValue) -> Result<Box<RawValue>, Misfit> {
-        let mut rest = Fields::of(kernel)?;
-        self.groups.fill(rest.take("groups", EMPTY)?)?;
-        self.matrix = read_or_default(rest.take("matrix", NONE)?)?;
-        rest.joined()
-    }
-
     /// Applies one line. After an error the state is undefined until the next header.
     pub fn apply<D>(&mut self, tick: Tick<D>) -> Result<D, Misfit> {
+        self.meters = None;
         if let Some(set) = &tick.sample.set {
             let mut set = without(set, &["cgroups", "pods", "gaps"])?;
-            let kernel = set.0.remove("kernel").filter(|kernel| kernel.get() != "null");
+            let kernel = set.remove("kernel").filter(|kernel| kernel.get() != "null");
             kernel.map(|kernel| without(kernel, &["groups", "matrix"])).transpose()?;
         }
         self.rest.apply(tick.sample)?;
@@ -132,46 +108,6 @@ impl State {
         let row = |(Pair(victim, aggressor), time)| Aggression { victim, aggressor, time };
         self.matrix = times.into_iter().map(row).collect();
         Ok(())
-    }
-}
-
-/// The fields of an object, as they were written.
-#[derive(Deserialize)]
-#[serde(transparent)]
-pub struct Fields<'a>(#[serde(borrow)] BTreeMap<String, &'a RawValue>);
-
-impl<'a> Fields<'a> {
-    #[must_use]
-    pub fn get(&self, name: &str) -> Option<&'a RawValue> {
-        self.0.get(name).copied()
-    }
-
-    fn of(object: &'a RawValue) -> Result<Self, Misfit> {
-        Ok(Self(room::from_slice(object.get().as_bytes())?))
-    }
-
-    /// A field; `empty` is left in its place. A field that is missing or null stays so.
-    fn take(&mut self, name: &str, empty: &'a str) -> Result<Option<&'a RawValue>, Misfit> {
-        let Some(field) = self.0.get_mut(name).filter(|field| field.get() != "null") else {
-            return Ok(None);
-        };
-        Ok(Some(std::mem::replace(field, serde_json::from_str(empty)?)))
-    }
-
-    fn joined(&self) -> Result<Box<RawValue>, Misfit> {
-        Ok(to_raw_value(&self.0)?)
-    }
-}
-
-/// The fields of an object; an error if one of these lists is kept by itself and yet has something here.
-pub(super) fn without<'a>(object: &'a RawValue, lists: &[&str]) -> Result<Fields<'a>, Misfit> {
-    let fields = Fields::of(object)?;
-    let is_empty = |list: &&str| {
-        fields.0.get(*list).is_none_or(|list| [EMPTY, NONE, "null"].contains(&list.get()))
-    };
-    match lists.iter().find(|list| !is_empty(list)) {
-        Some(list) => Err(Misfit(format!("{list} outside of its own changes"))),
-        None => Ok(fields),
     }
 }
 
@@ -317,6 +253,10 @@ impl<K: Key, T: DeserializeOwned + Clone> Table<K, T> {
         Ok(())
     }
 
+    pub(super) fn rows(&self) -> &BTreeMap<K, T> {
+        &self.rows
+    }
+
     pub(super) fn into_rows(self) -> BTreeMap<K, T> {
         Arc::unwrap_or_clone(self.rows)
     }
@@ -364,12 +304,10 @@ fn parse<K: Key>(text: &str) -> Result<K, Misfit> {
     K::parse(text).ok_or_else(|| Misfit(format!("{text:?} is not a key")))
 }
 
-fn read_or_default<T: DeserializeOwned + Default>(text: Option<&RawValue>) -> Result<T, Misfit> {
-    text.map_or_else(|| Ok(T::default()), |text| Ok(room::from_slice(text.get().as_bytes())?))
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::value::to_raw_value;
+
     use super::*;
     use crate::model::cgroup::CgroupPath;
     use crate::model::stall::CpuStall;

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::value::to_raw_value;
 
-use super::apply::{Misfit, Object, State, Table, without};
+use super::apply::{Misfit, Object, State};
 use super::change::{self, Both};
+use super::fields::without;
 use super::format::{One, Rows, Tick};
 use super::parts::Parts;
 use crate::model::cgroup::CgroupId;
@@ -51,13 +52,14 @@ impl Mark {
     /// # Errors
     /// If the mark does not fit the header. Then the state is undefined.
     pub fn apply(self, state: &mut State, header: Averages) -> Result<Averages, Misfit> {
+        let meters = state.meters.take();
+        let mut meters =
+            meters.ok_or_else(|| Misfit("a tick lies between it and the header".into()))?;
         state.apply(self.tick)?;
-        let (rest, groups) = header.split();
+        let (rest, _) = header.split();
         let mut rest = Object::new(&to_raw_value(&rest)?)?;
         self.averages.set.as_ref().map(|set| without(set, &["groups"])).transpose()?;
         rest.apply(self.averages)?;
-        let mut meters: Table<CgroupId, Meters> = Table::default();
-        meters.fill(Some(&to_raw_value(&groups)?))?;
         meters.apply(self.meters)?;
         Ok(rest.read::<Averages>()?.with_groups(meters.into_rows()))
     }

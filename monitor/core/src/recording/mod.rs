@@ -4,7 +4,9 @@
 pub mod apply;
 pub mod change;
 pub mod difference;
+mod fields;
 pub mod format;
+pub mod header;
 pub mod mark;
 pub mod pairs;
 pub mod parts;

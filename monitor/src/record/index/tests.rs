@@ -65,3 +65,83 @@ fn within_gives_up_where_all_looks_like_frames() {
     let place = within(file, wall, end).unwrap();
     assert_eq!(Some((place.chapter, place.mark)), one_by_one);
 }
+
+#[test]
+fn within_finds_in_a_torn_segment_what_is_found_frame_by_frame() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("r");
+    record(&path, 340, 3);
+    let file = File::options().read(true).write(true).open(&path).unwrap();
+    let whole = file.metadata().unwrap().len();
+    let all = walked(&file, 0, whole).unwrap();
+    let from = all[all.len() - 4];
+    let first = from..from + 40;
+    let later = (from + 40..whole).step_by(usize::try_from((whole - from) / 40).unwrap());
+    for len in first.chain(later).collect::<Vec<_>>().into_iter().rev() {
+        file.set_len(len).unwrap();
+        let all = walked(&file, 0, len).unwrap();
+        for wall in [14, 302, 316, 332, 400].map(|at| Nanos(at * Nanos::SECOND.0)) {
+            let one_by_one = chapter_in(&file, &all, wall).unwrap().unwrap_or_default();
+            let Place { chapter, mark, .. } = within(file.try_clone().unwrap(), wall, len).unwrap();
+            assert_eq!((chapter, mark), one_by_one, "{wall:?} in {len} of {whole} bytes");
+        }
+    }
+}
+
+#[test]
+fn within_passes_damage_and_never_begins_too_late() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("r");
+    record(&path, 640, 3);
+    let sound = File::open(&path).unwrap();
+    let len = sound.metadata().unwrap().len();
+    let all = walked(&sound, 0, len).unwrap();
+    let chapters: Vec<_> = all
+        .iter()
+        .copied()
+        .filter(|at| matches!(begun_at(&sound, *at).unwrap(), Begun::At(_)))
+        .collect();
+    assert!(chapters.len() > 2, "{chapters:?}");
+    let damaged = dir.path().join("damaged");
+    for hit in all.windows(2).step_by(5).map(|frames| frames[0].midpoint(frames[1])) {
+        std::fs::copy(&path, &damaged).unwrap();
+        let file = File::options().read(true).write(true).open(&damaged).unwrap();
+        file.write_all_at(&[0; 16], hit).unwrap();
+        let mut n_alike = 0;
+        for tick in (1..=640).step_by(16) {
+            let wall = Nanos(tick * Nanos::SECOND.0);
+            let want = within(sound.try_clone().unwrap(), wall, len).unwrap();
+            let got = within(file.try_clone().unwrap(), wall, len).unwrap();
+            n_alike += u64::from((got.chapter, got.mark) == (want.chapter, want.mark));
+            assert!(got.chapter <= want.chapter, "{tick}, hit at {hit}");
+            assert!(chapters.contains(&got.chapter), "{tick}, hit at {hit}");
+        }
+        assert!(n_alike >= 20, "{n_alike} of 40, hit at {hit} of {len}: {chapters:?}");
+    }
+}
+
+#[test]
+fn frames_are_found_whose_first_bytes_lie_in_two_windows() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("r");
+    record(&path, 20, 0);
+    let recording = std::fs::read(&path).unwrap();
+    let frame = &recording
+        [..usize::try_from(frame_end(&File::open(&path).unwrap(), 0).unwrap().unwrap()).unwrap()];
+    for apart in 0..=MAGIC.len() + 1 {
+        let before = vec![0; WINDOW - apart];
+        std::fs::write(&path, [&before, frame].concat()).unwrap();
+        let file = File::open(&path).unwrap();
+        let end = file.metadata().unwrap().len();
+        let found = next_frame(&file, 0, end).unwrap();
+        assert_eq!(found.map(|(at, _)| at), Some(before.len() as u64), "{apart} bytes before");
+        // Looked for from the end, the first window begins so many bytes before or after it.
+        for behind in [WINDOW - OVERLAP - apart, WINDOW + apart] {
+            let after = vec![0; behind];
+            std::fs::write(&path, [frame, frame, &after].concat()).unwrap();
+            let file = File::open(&path).unwrap();
+            let end = file.metadata().unwrap().len();
+            assert!(last_frame(&file, end).unwrap().is_some(), "{apart}, {behind}");
+        }
+    }
+}

@@ -149,7 +149,7 @@ impl Recording {
         let Some(Piece::Line(line)) = lines.next()? else { return Ok(None) };
         self.lines = Some((path, lines));
         let header = self.waiting.iter().find_map(|entry| match entry {
-            Entry::Header(header) => Some(header.standing.averages.clone()),
+            Entry::Header(header) => Some(header.standing.averages.of_scopes(None)),
             _ => None,
         });
         let Some((header, state)) = header.zip(self.state.as_mut()) else { return Ok(None) };

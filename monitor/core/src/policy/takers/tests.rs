@@ -1,3 +1,4 @@
+mod heirs;
 mod told_apart;
 
 use std::collections::BTreeMap;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::figures::Holding;
 use super::fills::Fills;
+use super::heirs::Heirs;
 use super::{Slot, TakerStanding};
 use crate::model::cgroup::CgroupId;
 
@@ -24,10 +25,12 @@ pub(super) struct Written {
     parties: BTreeMap<CgroupId, VecDeque<Holding>>,
     #[serde(skip_serializing_if = "Fills::is_empty")]
     fills: Fills,
+    #[serde(skip_serializing_if = "Heirs::is_empty")]
+    heirs: Heirs,
 }
 
 impl From<TakerStanding> for Written {
-    fn from(TakerStanding { slots, parties, fills }: TakerStanding) -> Self {
+    fn from(TakerStanding { slots, parties, fills, heirs }: TakerStanding) -> Self {
         let mut threads = BTreeMap::new();
         let readings = parties.into_iter().map(|(id, readings)| {
             let (mut before, mut n_differences) = (Holding::default(), Vec::new());
@@ -45,12 +48,12 @@ impl From<TakerStanding> for Written {
             (id, differences)
         });
         let readings = readings.collect();
-        Self { slots, readings, threads, parties: BTreeMap::new(), fills }
+        Self { slots, readings, threads, parties: BTreeMap::new(), fills, heirs }
     }
 }
 
 impl From<Written> for TakerStanding {
-    fn from(Written { slots, readings, threads, mut parties, fills }: Written) -> Self {
+    fn from(Written { slots, readings, threads, mut parties, fills, heirs }: Written) -> Self {
         parties.extend(readings.into_iter().map(|(id, differences)| {
             let mut now = Holding::default();
             let n_differences = threads.get(&id).into_iter().flatten().chain(repeat(&0));
@@ -63,12 +66,13 @@ impl From<Written> for TakerStanding {
             });
             (id, readings.collect())
         }));
-        Self { slots, parties, fills }
+        Self { slots, parties, fills, heirs }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::heirs::{Left, Workload};
     use super::*;
     use crate::model::units::{Bytes, Nanos};
 
@@ -92,7 +96,14 @@ mod tests {
         let threads = [7, 9, 4, 4].map(|n| Holding(0, 0, n));
         let (mut slots, parties) = (standing.slots, [(CgroupId(1), threads.into())].into());
         slots[0].ended = Bytes(3);
-        let standing = TakerStanding { slots, parties, ..TakerStanding::default() };
+        let mut heirs = Heirs::default();
+        for ended in [1, 2] {
+            let left = Left { ended: Nanos(ended), held: Holding(4, 0, 1) };
+            heirs.leave(Workload::default(), left);
+        }
+        heirs.update(Nanos(2), |_| true, [CgroupId(1)].into_iter(), |_| Some(Workload::default()));
+        assert_eq!(heirs.of(CgroupId(1), Nanos(2)), Some(Holding(4, 0, 1)));
+        let standing = TakerStanding { slots, parties, heirs, ..TakerStanding::default() };
         let text = serde_json::to_string(&standing).unwrap();
         assert!(text.contains(r#""threads":{"1":[7,2,-5]}"#), "{text}");
         assert_eq!(serde_json::from_str::<TakerStanding>(&text).unwrap(), standing);
