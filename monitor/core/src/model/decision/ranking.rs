@@ -69,8 +69,9 @@ impl Loss {
     /// Whether no party took as much as what belongs to none.
     #[must_use]
     pub fn is_of_no_cgroup(&self) -> bool {
-        let most = self.takers.first().map_or(Bytes(0), |most| most.taken);
-        self.unattributed > most
+        // The first is who took most all along, not who took most of this.
+        let most = self.takers.iter().map(|taker| taker.taken).max();
+        self.unattributed > most.unwrap_or_default()
     }
 }
 

@@ -47,8 +47,8 @@ impl Workload {
     fn of(pod: &Pod) -> Option<Self> {
         let owner = pod.owner.as_ref()?;
         let version = pod.labels.get(VERSION).filter(|_| owner.kind == REPLICA_SET);
-        let name = version.and_then(|version| owner.name.strip_suffix(&**version));
-        let name = name.unwrap_or(&owner.name).to_owned();
+        let of_all = version.and_then(|version| owner.name.strip_suffix(&**version));
+        let name = of_all.unwrap_or(&owner.name).to_owned();
         Some(Self { namespace: pod.namespace.clone(), kind: owner.kind.clone(), name })
     }
 
