@@ -4,7 +4,6 @@
 
 use std::cell::Cell;
 use std::fmt;
-use std::marker::PhantomData;
 
 use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess,
@@ -14,38 +13,19 @@ use serde::de::{
 /// No text makes more than this.
 pub const MOST: usize = 256 << 20;
 /// What an element or entry takes in a list or map that has just grown, in its own size.
-const GROWN: usize = 4;
+pub(crate) const GROWN: usize = 4;
 /// What the first entry of a map takes beside itself: the tree has room for eleven.
-const LEAF: usize = 1 << 10;
+pub(crate) const LEAF: usize = 1 << 10;
 
 /// Reads a document.
 ///
 /// # Errors
 /// If it is none, or takes more than [`MOST`].
 pub fn from_slice<'a, T: Deserialize<'a>>(text: &'a [u8]) -> serde_json::Result<T> {
-    seeded(text, PhantomData)
-}
-
-/// The same of what a seed makes.
-pub(crate) fn seeded<'a, S: DeserializeSeed<'a>>(
-    text: &'a [u8],
-    seed: S,
-) -> serde_json::Result<S::Value> {
     let mut from = serde_json::Deserializer::from_slice(text);
-    let value = Bounded(seed).deserialize(&mut from)?;
+    let value = Room::new(MOST).read(&mut from)?;
     from.end()?;
     Ok(value)
-}
-
-/// What a seed makes, if it takes no more than [`MOST`].
-pub(crate) struct Bounded<S>(pub(crate) S);
-
-impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Bounded<S> {
-    type Value = S::Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<S::Value, D::Error> {
-        Within::new(self.0, &Room::new(MOST)).deserialize(from)
-    }
 }
 
 /// Bytes that may still be taken.
@@ -64,14 +44,13 @@ impl Room {
         self.size - self.left.get()
     }
 
-    pub(crate) fn read<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
-        &self,
-        from: D,
-    ) -> Result<T, D::Error> {
+    fn read<'de, T: Deserialize<'de>, D: Deserializer<'de>>(&self, from: D) -> Result<T, D::Error> {
         T::deserialize(Within::new(from, self))
     }
 
-    fn take<E: Error>(&self, bytes: usize) -> Result<(), E> {
+    /// # Errors
+    /// If fewer are left.
+    pub(crate) fn take<E: Error>(&self, bytes: usize) -> Result<(), E> {
         let left = self.left.get().checked_sub(bytes).ok_or_else(|| {
             let most = self.size >> 20;
             E::custom(format_args!("it would take more than {most} MiB of memory"))

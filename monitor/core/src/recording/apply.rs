@@ -18,7 +18,6 @@ use crate::model::snapshot::Meters;
 use crate::model::stall::{Aggression, GroupStall};
 use crate::model::units::Nanos;
 use crate::model::workload::Pod;
-use crate::room::{self, Bounded};
 
 /// Why a line cannot be applied to the tick before.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,7 +133,7 @@ impl Object {
     }
 
     pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, Misfit> {
-        Ok(self.0.as_ref().ok_or_else(none_before)?.sized()?.0)
+        Ok(self.0.as_ref().ok_or_else(none_before)?.read()?.0)
     }
 }
 
@@ -175,16 +174,16 @@ impl<K: Key, T: DeserializeOwned + Clone> Table<K, T> {
 
     /// Sets an object that is not there yet.
     fn add(&mut self, key: &str, read: Read<'_>) -> Result<(), Misfit> {
-        if self.recorded.contains_key(&parse(key)?) {
+        let parsed = parse(key)?;
+        if self.recorded.contains_key(&parsed) {
             return Err(Misfit(format!("{key:?} occurs twice")));
         }
-        self.set(key, read)
+        let row = self.forms.of(read)?;
+        self.set(parsed, row)
     }
 
-    fn set(&mut self, key: &str, read: Read<'_>) -> Result<(), Misfit> {
-        let key: K = parse(key)?;
-        let row = self.forms.of(read)?;
-        let (read, size) = row.sized()?;
+    fn set(&mut self, key: K, row: Row) -> Result<(), Misfit> {
+        let (read, size) = row.read()?;
         Arc::make_mut(&mut self.rows).insert(key.clone(), read);
         let before = self.recorded.insert(key, Held { row, size });
         self.size = self.size + size - before.map_or(0, |before| before.size);
@@ -208,8 +207,8 @@ impl<K: Key, T: DeserializeOwned + Clone> Table<K, T> {
             Arc::make_mut(&mut self.rows).remove(&key);
         }
         for (key, text) in &change.set {
-            let read = room::seeded(text.get().as_bytes(), self.forms.whole())?;
-            self.set(key, read)?;
+            let row = self.forms.row(text)?;
+            self.set(parse(key)?, row)?;
         }
         if !(change.gone.is_empty() && change.set.is_empty()) {
             self.forms.tidy();
@@ -248,7 +247,7 @@ impl<K: Key, T: DeserializeOwned + Clone> Table<K, T> {
                     place.and_then(|at| row.shift(at, column[i])).ok_or_else(|| no_number(path))?;
                 }
             }
-            known.insert(key, row.read()?);
+            known.insert(key, row.read()?.0);
         }
         Ok(())
     }
@@ -278,7 +277,7 @@ impl<'de, K: Key, T: DeserializeOwned + Clone> Visitor<'de> for Filled<'_, K, T>
 
     fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<(), A::Error> {
         while let Some(key) = from.next_key::<String>()? {
-            let read = from.next_value_seed(Bounded(self.table.forms.whole()))?;
+            let read = from.next_value_seed(self.table.forms.whole())?;
             if let Err(why) = self.table.add(&key, read) {
                 *self.misfit = Some(why);
                 return Err(A::Error::custom("it does not fit"));
@@ -314,7 +313,7 @@ mod tests {
 
     fn size<T: serde::Serialize + DeserializeOwned>(object: &T) -> usize {
         let row = Forms::default().row(&to_raw_value(object).unwrap()).unwrap();
-        row.sized::<T>().unwrap().1
+        row.read::<T>().unwrap().1
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, DeserializeSeed as _};
 use serde_json::Number;
 use serde_json::value::RawValue;
 
@@ -45,21 +45,13 @@ impl Row {
         Some(())
     }
 
-    pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, Misfit> {
-        let mut rest = self.rest();
-        Ok(T::deserialize(At { tree: &self.form.tree, rest: &mut rest })?)
-    }
-
-    /// The same, and how much memory it takes with the row itself, without the form.
-    pub(super) fn sized<T: DeserializeOwned>(&self) -> Result<(T, usize), Misfit> {
-        let (mut rest, room) = (self.rest(), Room::new(room::MOST));
-        let read = room.read(At { tree: &self.form.tree, rest: &mut rest })?;
+    /// What it reads as, and how much memory that takes with the row itself, without the form.
+    pub(super) fn read<T: DeserializeOwned>(&self) -> Result<(T, usize), Misfit> {
+        let room = Room::new(room::MOST);
+        let mut rest = Rest { numbers: self.numbers.iter(), texts: self.texts.iter(), room: &room };
+        let read = T::deserialize(At { tree: &self.form.tree, rest: &mut rest })?;
         let texts: usize = self.texts.iter().map(|text| size_of_val(text) + text.len()).sum();
         Ok((read, room.taken() + size_of::<Self>() + size_of_val(&self.numbers[..]) + texts))
-    }
-
-    fn rest(&self) -> Rest<'_> {
-        Rest { numbers: self.numbers.iter(), texts: self.texts.iter() }
     }
 }
 
@@ -96,16 +88,18 @@ pub(super) struct Forms {
 
 impl Forms {
     pub(super) fn row(&mut self, text: &RawValue) -> Result<Row, Misfit> {
-        self.of(room::seeded(text.get().as_bytes(), self.whole())?)
+        // Such a text is one value, and nothing after it.
+        let read = self.whole().deserialize(&mut serde_json::Deserializer::from_str(text.get()))?;
+        self.of(read)
     }
 
-    /// Parses the next row.
+    /// What parses the next row.
     pub(super) fn whole(&self) -> Whole {
         Whole(self.after.get(&self.last).and_then(Weak::upgrade))
     }
 
     pub(super) fn of(&mut self, Read { shape, lists }: Read<'_>) -> Result<Row, Misfit> {
-        let Lists { numbers, texts, n_nodes } = lists;
+        let Lists { numbers, texts, n_nodes, .. } = lists;
         let form = match shape {
             Shape::Expected(form) => form,
             Shape::Other(tree) => self.form(tree, n_nodes)?,
@@ -282,7 +276,7 @@ mod tests {
             json!({"b": [2, {"c": "y", "d": null}, []], "a": {"~/": 7, "": true}, "z": 0}),
         ] {
             let row = row(&mut forms, &value);
-            assert_eq!(row.read::<Value>(), Ok(value));
+            assert_eq!(row.read::<Value>().unwrap().0, value);
         }
         assert_eq!(forms.all.len(), 5, "the last two are of one form");
         forms.tidy();
@@ -312,7 +306,7 @@ mod tests {
         for (pointer, delta, want) in table {
             let mut row = row(&mut forms, &object);
             let shifted = row.form().place(pointer).and_then(|place| row.shift(place, delta));
-            let value: Value = row.read().unwrap();
+            let value: Value = row.read().unwrap().0;
             let there = shifted.and_then(|()| value.pointer(pointer).cloned());
             assert_eq!(there, want, "{pointer} {delta}");
         }

@@ -10,6 +10,10 @@ use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visit
 use serde_json::Number;
 
 use super::{Form, Members, Tree};
+use crate::room::{GROWN, MOST, Room};
+
+/// What a value takes in its parent, with its name.
+const PART: usize = GROWN * size_of::<(Cow<'_, str>, Tree<'_>)>();
 
 /// An object that was parsed.
 pub(in crate::recording) struct Read<'a> {
@@ -24,21 +28,23 @@ pub(super) enum Shape<'a> {
 }
 
 /// What a tree is without, in the order in which it was read.
-#[derive(Default)]
 pub(super) struct Lists {
     pub(super) numbers: Vec<Number>,
     pub(super) texts: Vec<Box<str>>,
     pub(super) n_nodes: usize,
+    /// For the object as a whole.
+    room: Room,
 }
 
-/// Parses a whole object, perhaps of the form that is expected.
+/// Parses a whole object, perhaps of the form that is expected; an error if that takes too much memory.
 pub(in crate::recording) struct Whole(pub(super) Option<Arc<Form>>);
 
 impl<'de> DeserializeSeed<'de> for Whole {
     type Value = Read<'de>;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Read<'de>, D::Error> {
-        let mut lists = Lists::default();
+        let (numbers, texts, n_nodes) = Default::default();
+        let mut lists = Lists { numbers, texts, n_nodes, room: Room::new(MOST) };
         if let Some(form) = &self.0 {
             lists.numbers.reserve_exact(form.places.len());
         }
@@ -113,6 +119,7 @@ impl<'de> DeserializeSeed<'de> for Along<'_, '_, 'de> {
     type Value = Seen<'de>;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Seen<'de>, D::Error> {
+        self.lists.room.take(PART)?;
         self.lists.n_nodes += 1;
         from.deserialize_any(self)
     }
@@ -149,7 +156,8 @@ impl<'de> Visitor<'de> for Along<'_, '_, 'de> {
         Ok(self.leaf(Tree::Number))
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Seen<'de>, E> {
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Seen<'de>, E> {
+        self.lists.room.take(text.len())?;
         self.lists.texts.push(text.into());
         Ok(self.leaf(Tree::Text))
     }
@@ -176,6 +184,7 @@ impl<'de> Visitor<'de> for Along<'_, '_, 'de> {
             _ => None,
         });
         while let Some(Name(name)) = from.next_key()? {
+            self.lists.room.take(name.len())?;
             let expected = fields.expected().filter(|(expected, _)| *expected == name);
             let expected = expected.map(|(_, tree)| tree);
             match from.next_value_seed(Along { expected, lists: &mut *self.lists })? {

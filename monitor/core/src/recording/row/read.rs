@@ -9,11 +9,14 @@ use serde::forward_to_deserialize_any;
 use serde_json::{Error, Number};
 
 use super::Tree;
+use crate::room::{GROWN, LEAF, Room};
 
 /// Numbers and texts that are not read yet.
 pub(super) struct Rest<'r> {
     pub(super) numbers: Iter<'r, Number>,
     pub(super) texts: Iter<'r, Box<str>>,
+    /// For what is made.
+    pub(super) room: &'r Room,
 }
 
 /// A value of a row that is being read.
@@ -28,7 +31,9 @@ impl<'r> At<'_, 'r> {
     }
 
     fn text(self) -> Result<&'r str, Error> {
-        self.rest.texts.next().map(|text| &**text).ok_or_else(|| Error::custom("a text is missing"))
+        let text = self.rest.texts.next().ok_or_else(|| Error::custom("a text is missing"))?;
+        self.rest.room.take(text.len())?;
+        Ok(text)
     }
 }
 
@@ -41,8 +46,13 @@ impl<'r> Deserializer<'r> for At<'_, 'r> {
             Tree::Bool(is) => visitor.visit_bool(*is),
             Tree::Number => self.number()?.deserialize_any(visitor),
             Tree::Text => visitor.visit_borrowed_str(self.text()?),
-            Tree::List(items) => visitor.visit_seq(Items { items: items.iter(), rest: self.rest }),
-            Tree::Object(fields) => visitor.visit_map(Fields::of(&fields.all, self.rest)),
+            Tree::List(items) => {
+                visitor.visit_seq(Items { items: items.iter(), rest: self.rest, grown: GROWN })
+            }
+            Tree::Object(fields) => {
+                self.rest.room.take(LEAF)?;
+                visitor.visit_map(Fields::of(&fields.all, self.rest, GROWN))
+            }
         }
     }
 
@@ -68,13 +78,13 @@ impl<'r> Deserializer<'r> for At<'_, 'r> {
         names: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        match self.tree {
-            Tree::Object(fields) if fields.are(names) => {
-                let values = fields.all.iter().map(|(_, value)| value);
-                visitor.visit_seq(Items { items: values, rest: self.rest })
-            }
-            _ => self.deserialize_any(visitor),
+        let Tree::Object(fields) = self.tree else { return self.deserialize_any(visitor) };
+        self.rest.room.take(size_of::<V::Value>())?;
+        if !fields.are(names) {
+            return visitor.visit_map(Fields::of(&fields.all, self.rest, 0));
         }
+        let items = fields.all.iter().map(|(_, value)| value);
+        visitor.visit_seq(Items { items, rest: self.rest, grown: 0 })
     }
 
     fn deserialize_enum<V: Visitor<'r>>(
@@ -85,7 +95,8 @@ impl<'r> Deserializer<'r> for At<'_, 'r> {
     ) -> Result<V::Value, Error> {
         match self.tree {
             Tree::Object(fields) => {
-                visitor.visit_enum(MapAccessDeserializer::new(Fields::of(&fields.all, self.rest)))
+                let fields = Fields::of(&fields.all, self.rest, 0);
+                visitor.visit_enum(MapAccessDeserializer::new(fields))
             }
             Tree::Text => {
                 let variant: BorrowedStrDeserializer<'r, Error> =
@@ -106,6 +117,8 @@ impl<'r> Deserializer<'r> for At<'_, 'r> {
 struct Items<'a, 'r, I> {
     items: I,
     rest: &'a mut Rest<'r>,
+    /// How many times its own size one takes: what is in a struct lies in it.
+    grown: usize,
 }
 
 impl<'r, I: ExactSizeIterator<Item = &'r Tree<'static>>> SeqAccess<'r> for Items<'_, 'r, I> {
@@ -116,6 +129,7 @@ impl<'r, I: ExactSizeIterator<Item = &'r Tree<'static>>> SeqAccess<'r> for Items
         seed: S,
     ) -> Result<Option<S::Value>, Error> {
         let Some(tree) = self.items.next() else { return Ok(None) };
+        self.rest.room.take(self.grown * size_of::<S::Value>())?;
         seed.deserialize(At { tree, rest: self.rest }).map(Some)
     }
 
@@ -129,11 +143,17 @@ struct Fields<'a, 'r> {
     /// Of the field whose name was read last.
     value: &'r Tree<'static>,
     rest: &'a mut Rest<'r>,
+    /// As of items.
+    grown: usize,
 }
 
 impl<'a, 'r> Fields<'a, 'r> {
-    fn of(fields: &'r [(Cow<'static, str>, Tree<'static>)], rest: &'a mut Rest<'r>) -> Self {
-        Self { fields: fields.iter(), value: &Tree::Null, rest }
+    fn of(
+        fields: &'r [(Cow<'static, str>, Tree<'static>)],
+        rest: &'a mut Rest<'r>,
+        grown: usize,
+    ) -> Self {
+        Self { fields: fields.iter(), value: &Tree::Null, rest, grown }
     }
 }
 
@@ -146,10 +166,12 @@ impl<'r> MapAccess<'r> for Fields<'_, 'r> {
     ) -> Result<Option<S::Value>, Error> {
         let Some((name, value)) = self.fields.next() else { return Ok(None) };
         self.value = value;
+        self.rest.room.take(self.grown * (size_of::<S::Value>() + name.len()))?;
         seed.deserialize(Name(name)).map(Some)
     }
 
     fn next_value_seed<S: DeserializeSeed<'r>>(&mut self, seed: S) -> Result<S::Value, Error> {
+        self.rest.room.take(self.grown * size_of::<S::Value>())?;
         seed.deserialize(At { tree: self.value, rest: self.rest })
     }
 }
