@@ -38,7 +38,8 @@ async fn pods(Query(asked): Query<Selectors>) -> Json<Value> {
             json!({"name": name, "namespace": "isobar-system", "deletionTimestamp": ends});
         json!({"metadata": metadata, "status": {"phase": phase}})
     };
-    let items = match &*asked.field_selector {
+    let (of_node, phase) = asked.field_selector.split_once(",status.phase=").unwrap();
+    let mut items = match of_node {
         "spec.nodeName=n1" => vec![
             pod("isobar-old", "Running", Some("2026-11-22T12:00:00Z")),
             pod("isobar-new", "Running", None),
@@ -46,6 +47,7 @@ async fn pods(Query(asked): Query<Selectors>) -> Json<Value> {
         "spec.nodeName=n2" => vec![pod("isobar-soon", "Pending", None)],
         _ => Vec::new(),
     };
+    items.retain(|pod| pod["status"]["phase"] == phase);
     Json(json!({"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": items}))
 }
 
