@@ -32,7 +32,7 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 /// be mounted later than the agent starts.
 const AGAIN: Duration = Duration::from_secs(15);
 
-/// Pods, of whose answers no more is read than their names: the code for all of a pod takes 170 KB.
+/// Pods, of whose answers no more is read than their metadata: the code for all of a pod takes 170 KB.
 pub(super) type Pods = Api<PartialObjectMeta<Pod>>;
 
 /// Characters of an error that are shown.

@@ -22,7 +22,7 @@ use self::acted::{acted_on, ended_by_isobar};
 use self::figures::Holding;
 pub(crate) use self::figures::{Counts, cache, freed_by_end, held, locked};
 use self::fills::Fills;
-use self::heirs::{Heirs, Left, Workload};
+use self::heirs::{Heirs, Left, Named, pod_at};
 pub(crate) use self::lost::Lost;
 pub(crate) use self::room::Limited;
 use self::room::Rooms;
@@ -134,38 +134,38 @@ impl TakerStanding {
             }
         }
         self.thin_out(now);
-        let came = |readings: &VecDeque<Holding>| {
-            let missing = self.slots.len().checked_sub(readings.len())?;
-            self.slots.get(missing).filter(|_| missing > 0).map(|slot| slot.at)
-        };
-        let is_young = |readings| came(readings).is_some_and(|came| now.since(came) <= ALONG);
-        let young = self.parties.iter().filter(|(_, readings)| is_young(readings));
-        let young = young.map(|(id, _)| *id);
-        let workload = |id| Workload::at(&parties.get(&id)?.place, sample);
-        self.heirs.update(now, |id| parties.contains_key(&id), young, workload);
+        let new = parties.keys().copied().filter(is_new);
+        let named = |id| Named::at(&parties.get(&id)?.place, sample);
+        self.heirs.update(now, |id| parties.contains_key(&id), new, named);
     }
 
     /// Drops parties that ended: what they held came back to the node, but for shared memory and tmpfs.
     fn forget_ended(&mut self, before: Option<&Sample>, sample: &Sample, there: &Parties<'_>) {
         let gone: Vec<_> = self.parties.extract_if(.., |id, _| !there.contains_key(id)).collect();
+        let Some(before) = before.filter(|_| !gone.is_empty()) else { return };
+        let (places, victims) = (before.places(), ended_by_isobar(sample, sample.at.boot));
         for (id, readings) in gone {
             // What is no party of its own any more still holds it.
             let has_ended = !sample.cgroups.contains_key(&id);
-            let known = before.and_then(|before| Some((before, before.cgroups.get(&id)?)));
-            let Some((before, cgroup)) = known.filter(|_| has_ended) else { continue };
+            let known = before.cgroups.get(&id).filter(|_| has_ended);
+            let Some(cgroup) = known else { continue };
             let Some(last) = cgroup.memory.stat else { continue };
             for (slot, reading) in self.slots.iter_mut().rev().zip(readings.iter().rev()) {
                 let freed = reading.amount(Counts::Held).saturating_sub(last.shmem.0);
                 slot.ended.0 = slot.ended.0.saturating_add(freed);
             }
-            let workload = Workload::at(&before.places().place(&cgroup.path), before);
-            if let (Some(workload), Some(slot)) = (workload, self.slots.len().checked_sub(1))
-                && !ended_by_isobar(sample, sample.at.boot).contains(&id)
-            {
-                let kept = |counts| self.kept(&readings, slot, counts);
-                let held = Holding(kept(Counts::Held), 0, kept(Counts::Threads));
-                self.heirs.leave(workload, Left { ended: sample.at.boot, held });
-            }
+            let place = places.place(&cgroup.path);
+            let (Some(pod), Some(slot)) = (pod_at(&place, before), self.slots.len().checked_sub(1))
+            else {
+                continue;
+            };
+            let Some(named) = Named::at(&place, before) else { continue };
+            let is_victim = pod.is_evicted || victims.contains(&id);
+            let kept = |counts| self.kept(&readings, slot, counts);
+            // Shared memory outlives it.
+            let held = kept(Counts::Held).saturating_sub(last.shmem.0);
+            let held = Holding(held, 0, kept(Counts::Threads));
+            self.heirs.leave(id, named, Left { at: sample.at.boot, held }, is_victim);
         }
     }
 

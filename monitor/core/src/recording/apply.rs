@@ -67,10 +67,15 @@ impl State {
             (None, None) if !tick.matrix.is_empty() => self.change_matrix(&tick.matrix)?,
             (None, None) => {}
         }
-        if self.matrix.len() > PAIRS {
-            return Err(Misfit(format!("more than {PAIRS} pairs who wait for each other")));
-        }
+        self.check_pairs()?;
         Ok(tick.decision)
+    }
+
+    pub(super) fn check_pairs(&self) -> Result<(), Misfit> {
+        match self.matrix.len() {
+            0..=PAIRS => Ok(()),
+            _ => Err(Misfit(format!("more than {PAIRS} pairs who wait for each other"))),
+        }
     }
 
     pub fn sample(&self) -> Result<Sample, Misfit> {

@@ -100,16 +100,22 @@ impl Standing<'_> {
             before.and_then(|before| before.get("cgroups")),
             before.and_then(|before| before.get("pods")),
             kernel.and_then(|kernel| kernel.get("groups")),
+            kernel.and_then(|kernel| kernel.get("matrix")),
             averages.get("groups"),
         ];
+        let empty = |part: &RawValue| match part.get().as_bytes().first() {
+            Some(b'{') => Some(EMPTY),
+            Some(b'[') => Some(NONE),
+            _ => None,
+        };
         let begin = |part: &RawValue| part.get().as_ptr().addr() - line.as_ptr().addr();
         let long = long.into_iter().flatten();
-        let mut long: Vec<_> = long.filter(|part| part.get().starts_with('{')).collect();
-        long.sort_unstable_by_key(|part| begin(part));
+        let mut long: Vec<_> = long.filter_map(|part| Some((part, empty(part)?))).collect();
+        long.sort_unstable_by_key(|(part, _)| begin(part));
         let (mut text, mut end) = (Vec::new(), 0);
-        for part in long {
+        for (part, empty) in long {
             text.extend_from_slice(&line[end..begin(part)]);
-            text.extend_from_slice(EMPTY.as_bytes());
+            text.extend_from_slice(empty.as_bytes());
             end = begin(part) + part.get().len();
         }
         text.extend_from_slice(&line[end..]);
@@ -140,6 +146,7 @@ impl State {
     fn kernel(&mut self, mut rest: Fields<'_>) -> Result<Box<RawValue>, Misfit> {
         self.groups.fill(rest.take("groups", EMPTY)?)?;
         self.matrix = read_or_default(rest.take("matrix", NONE)?)?;
+        self.check_pairs()?;
         rest.joined()
     }
 }

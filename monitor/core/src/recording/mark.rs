@@ -46,18 +46,17 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// Turns the header's state into that of the tick before; returns its averages, made from the
-    /// header's.
+    /// Turns the state of a header into that of the tick before the mark; returns the averages then. Of
+    /// those in the header, `header` has what belongs to no cgroup, and the state the rest.
     ///
     /// # Errors
     /// If the mark does not fit the header. Then the state is undefined.
     pub fn apply(self, state: &mut State, header: Averages) -> Result<Averages, Misfit> {
         let meters = state.meters.take();
         let mut meters =
-            meters.ok_or_else(|| Misfit("a tick lies between it and the header".into()))?;
+            meters.ok_or_else(|| Misfit("a tick or a mark was applied before it".into()))?;
         state.apply(self.tick)?;
-        let (rest, _) = header.split();
-        let mut rest = Object::new(&to_raw_value(&rest)?)?;
+        let mut rest = Object::new(&to_raw_value(&header.of_scopes(None))?)?;
         self.averages.set.as_ref().map(|set| without(set, &["groups"])).transpose()?;
         rest.apply(self.averages)?;
         meters.apply(self.meters)?;

@@ -7,7 +7,7 @@ mod read;
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock, Weak};
 
 use serde::de::{DeserializeOwned, DeserializeSeed as _};
@@ -130,7 +130,8 @@ impl Forms {
             self.size -= if is_used { 0 } else { form.size };
             is_used
         });
-        self.after.retain(|_, form| form.strong_count() > 0);
+        let there: BTreeSet<_> = self.all.values().map(|form| Arc::as_ptr(form).addr()).collect();
+        self.after.retain(|at, form| there.contains(at) && form.strong_count() > 0);
     }
 }
 

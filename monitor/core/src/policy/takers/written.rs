@@ -72,7 +72,7 @@ impl From<Written> for TakerStanding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::heirs::{Left, Workload};
+    use super::super::heirs::{Left, Named};
     use super::*;
     use crate::model::units::{Bytes, Nanos};
 
@@ -97,12 +97,14 @@ mod tests {
         let (mut slots, parties) = (standing.slots, [(CgroupId(1), threads.into())].into());
         slots[0].ended = Bytes(3);
         let mut heirs = Heirs::default();
-        for ended in [1, 2] {
-            let left = Left { ended: Nanos(ended), held: Holding(4, 0, 1) };
-            heirs.leave(Workload::default(), left);
+        let named = Named::default();
+        for (id, at) in [(1, 1), (2, 2)] {
+            let left = Left { at: Nanos(at), held: Holding(4, 0, 1) };
+            heirs.leave(CgroupId(id), named.clone(), left, false);
         }
-        heirs.update(Nanos(2), |_| true, [CgroupId(1)].into_iter(), |_| Some(Workload::default()));
-        assert_eq!(heirs.of(CgroupId(1), Nanos(2)), Some(Holding(4, 0, 1)));
+        let new = [CgroupId(3)].into_iter();
+        heirs.update(Nanos(2), |_| true, new, |_| Some(named.clone()));
+        assert_eq!(heirs.of(CgroupId(3), Nanos(2)), Some(Holding(4, 0, 1)));
         let standing = TakerStanding { slots, parties, heirs, ..TakerStanding::default() };
         let text = serde_json::to_string(&standing).unwrap();
         assert!(text.contains(r#""threads":{"1":[7,2,-5]}"#), "{text}");

@@ -19,6 +19,19 @@ pub(super) struct Rest<'r> {
     pub(super) room: &'r Room,
 }
 
+impl Rest<'_> {
+    /// Leaves out what belongs to a value.
+    fn pass(&mut self, tree: &Tree<'_>) {
+        match tree {
+            Tree::Null | Tree::Bool(_) => {}
+            Tree::Number => drop(self.numbers.next()),
+            Tree::Text => drop(self.texts.next()),
+            Tree::List(items) => items.iter().for_each(|item| self.pass(item)),
+            Tree::Object(fields) => fields.all.iter().for_each(|(_, value)| self.pass(value)),
+        }
+    }
+}
+
 /// A value of a row that is being read.
 pub(super) struct At<'a, 'r> {
     pub(super) tree: &'r Tree<'static>,
@@ -107,10 +120,16 @@ impl<'r> Deserializer<'r> for At<'_, 'r> {
         }
     }
 
+    /// A field that this version does not know takes no memory.
+    fn deserialize_ignored_any<V: Visitor<'r>>(self, visitor: V) -> Result<V::Value, Error> {
+        self.rest.pass(self.tree);
+        visitor.visit_unit()
+    }
+
     forward_to_deserialize_any! {
         <V: Visitor<'r>>
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
-        unit_struct seq tuple tuple_struct map identifier ignored_any
+        unit_struct seq tuple tuple_struct map identifier
     }
 }
 
