@@ -4,6 +4,8 @@
 mod action;
 mod aftermath;
 mod assessment;
+#[cfg(test)]
+pub(crate) mod made;
 mod ranking;
 
 use serde::{Deserialize, Serialize};

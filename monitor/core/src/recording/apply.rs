@@ -34,6 +34,7 @@ impl From<serde_json::Error> for Misfit {
 const TABLE: usize = 128 << 20;
 /// Pairs of a matrix. The kernel side has 16 for each cgroup that it has room for.
 const PAIRS: usize = 1 << 20;
+
 /// The latest sample.
 #[derive(Debug, Default)]
 pub struct State {
@@ -71,6 +72,7 @@ impl State {
         Ok(tick.decision)
     }
 
+    /// An error if the matrix takes too much memory.
     pub(super) fn check_pairs(&self) -> Result<(), Misfit> {
         match self.matrix.len() {
             0..=PAIRS => Ok(()),

@@ -285,6 +285,20 @@ mod tests {
     }
 
     #[test]
+    fn members_that_are_not_known_are_passed_over() {
+        #[derive(Debug, PartialEq, serde::Deserialize)]
+        struct Known {
+            a: u64,
+            z: String,
+        }
+        for unknown in [json!(null), json!(7), json!("x"), json!([1, {"n": 2, "t": ["y"]}, {}])] {
+            let object = json!({"a": 1, "b": unknown, "z": "last"});
+            let (read, _) = row(&mut Forms::default(), &object).read::<Known>().unwrap();
+            assert_eq!(read, Known { a: 1, z: "last".into() }, "{object}");
+        }
+    }
+
+    #[test]
     fn shift_adds_to_the_last_decimal() {
         let mut forms = Forms::default();
         let object = json!({"a": [{"b~/": 1}, 12.3], "z": u64::MAX, "text": "x", "none": null});

@@ -220,7 +220,7 @@ fn short_since(assessment: &Assessment) -> Option<Nanos> {
 mod tests {
     use super::*;
     use crate::model::cgroup::CgroupId;
-    use crate::model::decision::{Action, Decision, Met, StepReason, Target};
+    use crate::model::decision::{Action, Decision, Met, made};
     use crate::model::snapshot::Scope;
     use crate::model::threshold::{Amount, PressureThreshold, Threshold};
 
@@ -289,20 +289,9 @@ mod tests {
                     Met { threshold, since, is_due: true, measured: 0, missing: None }
                 };
                 let action = |step, is_enforced| Action {
-                    id: 1,
-                    step,
-                    target: Target::default(),
-                    reason: met("forecast", at),
-                    why: StepReason::Gentlest,
-                    want: None,
-                    grace: None,
                     deadline: at,
-                    escalates_to: None,
-                    deletion: Default::default(),
-                    restart: None,
                     is_enforced,
-                    message: String::new(),
-                    annotations: BTreeMap::new(),
+                    ..made::action(step, met("forecast", at))
                 };
                 let kill = |limit| {
                     let (victim, trigger) = (CgroupId(1), CgroupId(1));

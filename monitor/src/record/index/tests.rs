@@ -29,6 +29,13 @@ fn record(path: &Path, n_ticks: u64, n_groups: u64) {
     }
 }
 
+/// In so many bytes of the file, of which `all` are the frames.
+fn assert_found_as_one_by_one(file: &File, all: &[u64], wall: Nanos, len: u64) {
+    let one_by_one = chapter_in(file, all, wall).unwrap().unwrap_or_default();
+    let Place { chapter, mark, .. } = within(file.try_clone().unwrap(), wall, len).unwrap();
+    assert_eq!((chapter, mark), one_by_one, "{wall:?}, {len} bytes, {} frames", all.len());
+}
+
 #[test]
 fn within_finds_by_halves_what_is_found_frame_by_frame() {
     for (n_ticks, n_groups) in [(1, 0), (14, 0), (700, 2), (330, 400)] {
@@ -41,9 +48,7 @@ fn within_finds_by_halves_what_is_found_frame_by_frame() {
         assert!(last_before(&file, Nanos(0), len).unwrap().is_some());
         for half in 0..=2 * n_ticks + 3 {
             let wall = Nanos(half * Nanos::SECOND.0 / 2);
-            let one_by_one = chapter_in(&file, &all, wall).unwrap().unwrap_or_default();
-            let Place { chapter, mark, .. } = within(file.try_clone().unwrap(), wall, len).unwrap();
-            assert_eq!((chapter, mark), one_by_one, "{half} of {n_ticks}, {len} bytes");
+            assert_found_as_one_by_one(&file, &all, wall, len);
         }
     }
 }
@@ -81,9 +86,7 @@ fn within_finds_in_a_torn_segment_what_is_found_frame_by_frame() {
         file.set_len(len).unwrap();
         let all = walked(&file, 0, len).unwrap();
         for wall in [14, 302, 316, 332, 400].map(|at| Nanos(at * Nanos::SECOND.0)) {
-            let one_by_one = chapter_in(&file, &all, wall).unwrap().unwrap_or_default();
-            let Place { chapter, mark, .. } = within(file.try_clone().unwrap(), wall, len).unwrap();
-            assert_eq!((chapter, mark), one_by_one, "{wall:?} in {len} of {whole} bytes");
+            assert_found_as_one_by_one(&file, &all, wall, len);
         }
     }
 }

@@ -77,8 +77,7 @@ mod tests {
 
     use super::*;
     use crate::model::condition::ScopeName;
-    use crate::model::decision::{Assessment, Relief, StepKind, StepReason, Target};
-    use crate::model::settings::Deletion;
+    use crate::model::decision::{Assessment, Relief, StepKind, made};
     use crate::model::threshold::{Amount, PressureThreshold};
     use crate::model::units::{Nanos, Percent};
 
@@ -89,22 +88,7 @@ mod tests {
 
     fn action(threshold: Trigger, is_enforced: bool) -> Action {
         let reason = Met { threshold, since: Nanos(0), is_due: true, measured: 0, missing: None };
-        Action {
-            id: 1,
-            step: StepKind::Evict,
-            target: Target::default(),
-            reason,
-            why: StepReason::Gentlest,
-            want: None,
-            grace: None,
-            deadline: Nanos(0),
-            escalates_to: None,
-            deletion: Deletion::Never,
-            restart: None,
-            is_enforced,
-            message: String::new(),
-            annotations: BTreeMap::new(),
-        }
+        Action { is_enforced, ..made::action(StepKind::Evict, reason) }
     }
 
     #[test]

@@ -8,8 +8,8 @@ use crate::model::cgroup::CgroupPath;
 use crate::model::condition::{Condition, ConditionName, Measure, Phase, ScopeName, Status};
 use crate::model::decision::{
     Action, Assessment, Candidate, Effect, Hold, Key, KeyValue, MeritKey, Order, Outsider, Ranking,
-    Release, ReleaseReason, Relief, Restart, RestartFate, Spared, SparedReason, StepKind,
-    StepReason, Target,
+    Release, ReleaseReason, Relief, Restart, RestartFate, Spared, SparedReason, StepKind, Target,
+    made,
 };
 use crate::model::pod::QosClass;
 use crate::model::sample::Moment;
@@ -119,20 +119,11 @@ fn explain_a_verdict() {
         }),
         relief: Relief {
             actions: vec![Action {
-                id: 1,
-                step: StepKind::Evict,
                 target,
-                reason: hard(),
-                why: StepReason::Gentlest,
-                want: None,
-                grace: None,
                 deadline: seconds(41),
                 escalates_to: Some(StepKind::StopContainers),
-                deletion: Deletion::Never,
-                restart: None,
                 is_enforced: false,
-                message: String::new(),
-                annotations: BTreeMap::new(),
+                ..made::action(StepKind::Evict, hard())
             }],
             ..Relief::default()
         },

@@ -1,8 +1,7 @@
 //! A restart is a first sample with something in force.
 
 use super::*;
-use crate::model::decision::{Action, ReleaseReason, Target};
-use crate::model::settings::Deletion;
+use crate::model::decision::{Action, ReleaseReason, Target, made};
 
 /// What the ledger says of an action of an agent that has ended.
 fn entry(id: u64, step: StepKind, deadline: u64, phase: Phase) -> InForce {
@@ -14,22 +13,8 @@ fn entry(id: u64, step: StepKind, deadline: u64, phase: Phase) -> InForce {
         path: Some(CgroupPath("/kubepods/besteffort/poda".into())),
         ..Target::default()
     };
-    let action = Action {
-        id,
-        step,
-        target,
-        reason: met(trigger),
-        why: StepReason::Gentlest,
-        want: None,
-        grace: None,
-        deadline: seconds(deadline),
-        escalates_to: None,
-        deletion: Deletion::Never,
-        restart: None,
-        is_enforced: true,
-        message: String::new(),
-        annotations: BTreeMap::new(),
-    };
+    let deadline = seconds(deadline);
+    let action = Action { id, target, deadline, ..made::action(step, met(trigger)) };
     InForce { action, since: seconds(1), held: Some(Bytes(400 * MIB)), phase }
 }
 

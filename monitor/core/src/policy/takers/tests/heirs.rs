@@ -1,8 +1,8 @@
 //! A pod that comes in place of one that ended, and takes what that held.
 
 use super::*;
-use crate::model::decision::{Action, InForce, Met, StepKind, StepReason, Target, Trigger};
-use crate::model::settings::{Deletion, usual_pressure_thresholds};
+use crate::model::decision::{InForce, Met, StepKind, Trigger, made};
+use crate::model::settings::usual_pressure_thresholds;
 use crate::model::workload::{Owner, Pod, Pods};
 
 /// MiB that the daemon takes in a second.
@@ -28,29 +28,23 @@ fn pod(uid: &str, owner: Option<(&str, &str, &str)>) -> Pod {
     }
 }
 
+/// How the first pod ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    ByItself,
+    ByIsobar,
+    ByTheKubelet,
+    /// By itself, and what it held was a tmpfs, which stays.
+    OfSharedMemory,
+}
+
 /// The first pod, ended by isobar.
 fn killed() -> InForce {
     let threshold = Trigger::Pressure(usual_pressure_thresholds()[0]);
-    let action = Action {
-        id: 1,
-        step: StepKind::KillContainers,
-        target: Target {
-            cgroup: Some(CgroupId(3)),
-            path: Some(CgroupPath(POD.into())),
-            ..Target::default()
-        },
-        reason: Met { threshold, since: Nanos(0), is_due: true, measured: 0, missing: None },
-        why: StepReason::Gentlest,
-        want: None,
-        grace: None,
-        deadline: Nanos(0),
-        escalates_to: None,
-        is_enforced: true,
-        deletion: Deletion::Never,
-        restart: None,
-        message: String::new(),
-        annotations: BTreeMap::new(),
-    };
+    let reason = Met { threshold, since: Nanos(0), is_due: true, measured: 0, missing: None };
+    let mut action = made::action(StepKind::KillContainers, reason);
+    action.target.cgroup = Some(CgroupId(3));
+    action.target.path = Some(CgroupPath(POD.into()));
     let phase = Phase::Ended { at: Nanos(END * Nanos::SECOND.0) };
     InForce { action, since: Nanos(0), held: None, phase }
 }
@@ -63,13 +57,10 @@ struct Second {
 }
 
 /// Takers 12 s after the first pod has ended, in whose place these have come.
-fn told(
-    first: Option<(&str, &str, &str)>,
-    others: &[Second],
-    is_victim: bool,
-) -> Vec<(String, u64)> {
+fn told(first: Option<(&str, &str, &str)>, others: &[Second], end: End) -> Vec<(String, u64)> {
     let uids: Vec<String> = (2..).map(|n| format!("u{n}")).take(others.len()).collect();
-    let pods: Pods = std::iter::once(pod("u1", first))
+    let is_evicted = end == End::ByTheKubelet;
+    let pods: Pods = std::iter::once(Pod { is_evicted, ..pod("u1", first) })
         .chain(uids.iter().zip(others).map(|(uid, other)| pod(uid, other.owner)))
         .map(|pod| (pod.uid.clone(), pod))
         .collect::<BTreeMap<_, _>>()
@@ -89,8 +80,13 @@ fn told(
             .map(|(path, id, held)| (CgroupId(id + 1), Arc::new(cgroup(&path, held, Limit::Max))));
         sample.cgroups.extend(cgroups);
         sample.pods = Some(Pods::clone(&pods));
-        if is_victim && t >= END {
+        if end == End::ByIsobar && t >= END {
             sample.in_force = vec![killed()];
+        }
+        let first = sample.cgroups.get_mut(&CgroupId(3));
+        if let Some(first) = first.filter(|_| end == End::OfSharedMemory) {
+            let stat = Arc::make_mut(first).memory.stat.as_mut().unwrap();
+            (stat.shmem, stat.anon) = (stat.anon, Bytes(0));
         }
         sample
     };
@@ -120,13 +116,15 @@ fn what_a_pod_held_is_no_growth_of_the_one_that_comes_in_its_place() {
     for (what, first, others, want) in table {
         // The leak is looked at over a longer time where it is all that was lost.
         let amount = |name: &str, mib| if name == DAEMON { 0 } else { mib };
-        let of = |is_victim| -> Vec<_> {
-            let large = told(first, &others, is_victim).into_iter().filter(|(_, mib)| *mib >= 30);
+        let of = |end| -> Vec<_> {
+            let large = told(first, &others, end).into_iter().filter(|(_, mib)| *mib >= 30);
             large.map(|(name, mib)| (name.clone(), amount(&name, mib))).collect()
         };
         let want: Vec<_> = want.iter().map(|(name, mib)| ((*name).to_owned(), *mib)).collect();
-        assert_eq!(of(false), want, "{what}");
-        let taken = of(true).iter().any(|(name, mib)| name == "shop/u2" && *mib > 100);
-        assert!(taken, "{what}, after isobar had ended the first");
+        assert_eq!(of(End::ByItself), want, "{what}");
+        for end in [End::ByIsobar, End::ByTheKubelet, End::OfSharedMemory] {
+            let taken = of(end).iter().any(|(name, mib)| name == "shop/u2" && *mib > 100);
+            assert!(taken, "{what}, {end:?}");
+        }
     }
 }
