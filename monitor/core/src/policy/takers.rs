@@ -319,6 +319,10 @@ impl TakerStanding {
         self.fills.lost(signal, snapshot)
     }
 
+    pub(crate) fn parties(&self) -> impl Iterator<Item = CgroupId> {
+        self.parties.keys().copied()
+    }
+
     /// How fast a party grows, in bytes a second; negative if it shrinks.
     pub(crate) fn rate(&self, id: CgroupId) -> Option<i64> {
         let readings = self.parties.get(&id)?;

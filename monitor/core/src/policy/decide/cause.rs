@@ -3,13 +3,12 @@
 //! Rules: docs/policy.md, "Who pays for memory".
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use super::choose::{EXAMINED, harm_floor, worth_it};
 use super::oom::kernel_takes;
 use super::standing::{HeldBack, ReliefStanding};
 use super::steps::{Able, is_offered};
-use super::target::target_of;
+use super::target::{target_of, uid};
 use super::{Counts, Proposal, Question, beyond_budget, of_those, wanted};
 use crate::model::cgroup::{Cgroup, CgroupId};
 use crate::model::condition::ScopeName;
@@ -271,7 +270,7 @@ fn line(question: &Question<'_>, scope: ScopeName) -> u64 {
 }
 
 /// Where what is missing is clean cache that the kubelet's formula counts as used, and no task
-/// stalls: the largest cache gives it back.
+/// stalls: the largest cache gives it back, a pod's or, for the node, a service's.
 fn reclaim_first(
     question: &Question<'_>,
     standing: &ReliefStanding,
@@ -279,32 +278,37 @@ fn reclaim_first(
     first: &Met,
 ) -> Option<Proposal> {
     let want = wanted(first)?;
-    let sample = question.sample;
+    let Question { sample, snapshot, .. } = *question;
     let pressure = sample.node.pressure.memory?.some?;
     if !is_offered(StepKind::Reclaim, question.relief, sample) || pressure.avg10 >= CALM {
         return None;
     }
     let active = |group: &Cgroup| group.memory.stat.map_or(0, |stat| stat.active_file.0);
     let candidates = field.first(usize::MAX, |_| true);
-    let candidates: BTreeSet<&String> = candidates.iter().flat_map(Candidate::uids).collect();
-    let places = sample.places();
-    let pods = sample.cgroups.iter().filter_map(|(id, group)| match places.place(&group.path) {
-        Place::Pod { uid, .. } if candidates.contains(&uid) => Some((*id, uid, group)),
-        _ => None,
+    let candidates: BTreeSet<&str> =
+        candidates.iter().flat_map(Candidate::uids).map(String::as_str).collect();
+    let parties = snapshot.scopes.iter().filter_map(|(id, scope)| {
+        let (uid, group) = (uid(scope)?, scope.files.as_deref()?);
+        let is_open = match scope.place {
+            Place::Pod { .. } => candidates.contains(uid),
+            _ => field.may_lose_cache(*id),
+        };
+        is_open.then_some((*id, uid, group))
     });
-    let pods: Vec<(CgroupId, String, &Arc<Cgroup>)> = pods.collect();
-    let sum = pods.iter().map(|(_, _, group)| active(group)).fold(0, u64::saturating_add);
-    let untried = pods.iter().filter(|(_, uid, group)| {
+    let parties: Vec<(CgroupId, &str, &Cgroup)> = parties.collect();
+    let sum = parties.iter().map(|(_, _, group)| active(group)).fold(0, u64::saturating_add);
+    let untried = parties.iter().filter(|(_, uid, group)| {
         active(group) >= want.0.min(sum / 2) && !standing.was_tried(first, uid, StepKind::Reclaim)
     });
     let (_, uid, group) = untried.max_by_key(|(id, _, group)| (active(group), *id))?;
     // Cache that was not lately used goes first, and the kubelet does not count it.
     let idle = cache(group)?.0.saturating_sub(active(group));
-    let name = sample.pods.as_ref().and_then(|pods| pods.get(uid));
+    let pod = sample.pods.as_ref().and_then(|pods| pods.get(*uid));
+    let last = uid.rsplit('/').next().unwrap_or_default();
     let candidate = Candidate {
-        name: name.map_or_else(|| uid.clone(), |pod| pod.name.clone()),
-        namespace: name.map(|pod| pod.namespace.clone()).unwrap_or_default(),
-        uid: uid.clone(),
+        name: pod.map_or(last, |pod| &pod.name).into(),
+        namespace: pod.map(|pod| pod.namespace.clone()).unwrap_or_default(),
+        uid: (*uid).into(),
         ..Candidate::default()
     };
     (sum >= want.0).then(|| Proposal {

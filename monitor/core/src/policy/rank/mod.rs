@@ -26,6 +26,8 @@ use std::collections::BTreeSet;
 use group::Group;
 use scale::{Answer, By, Scale};
 
+use crate::model::cgroup::CgroupId;
+use crate::model::condition::ScopeName;
 use crate::model::decision::{
     Candidate, Loss, Order, Outsider, Ranking, Spared, SparedReason, Taker,
 };
@@ -84,6 +86,7 @@ pub struct Pool<'a> {
     need: Need,
     loss: Option<Loss>,
     is_not_yet_known: bool,
+    caches: Vec<CgroupId>,
 }
 
 impl<'a> Pool<'a> {
@@ -140,7 +143,13 @@ impl<'a> Pool<'a> {
         let from = need.taker_from.unwrap_or_default();
         let told = |lost: Lost| lost.told(snapshot, sample, from, may_be_marked);
         let loss = lost.map(told);
-        Self { contenders, outsiders, purpose, rules, need, loss, is_not_yet_known }
+        let is_outside = |id: &CgroupId| {
+            let scope = snapshot.scopes.get(id).filter(|scope| scope.place == Place::Other);
+            scope.is_some_and(|scope| may_be_marked(*id, scope))
+        };
+        let is_of_node = is_memory && purpose.scope() == ScopeName::System;
+        let caches = takers.parties().filter(|id| is_of_node && is_outside(id)).collect();
+        Self { contenders, outsiders, purpose, rules, need, loss, is_not_yet_known, caches }
     }
 
     #[must_use]
@@ -148,7 +157,8 @@ impl<'a> Pool<'a> {
         let (purpose, rules) = (self.purpose, self.rules);
         let field = Field::for_need(&self.contenders, purpose, rules.order, rules, &self.need);
         let (loss, is_not_yet_known) = (self.loss.as_ref(), self.is_not_yet_known);
-        Field { outsiders: &self.outsiders, loss, is_not_yet_known, ..field }
+        let (outsiders, caches) = (&self.outsiders[..], &self.caches[..]);
+        Field { outsiders, loss, is_not_yet_known, caches, ..field }
     }
 }
 
@@ -160,6 +170,8 @@ pub struct Field<'a> {
     outsiders: &'a [Outsider],
     loss: Option<&'a Loss>,
     is_not_yet_known: bool,
+    /// Parties outside pods whose page cache may be taken back.
+    caches: &'a [CgroupId],
     lasting_outside: u64,
     /// On their own.
     open: Vec<&'a Contender>,
@@ -199,7 +211,7 @@ impl<'a> Field<'a> {
             }
         }
         let groups = group::take_out(&mut open, scale, rules.group_below);
-        let (outsiders, loss, is_not_yet_known) = (&[][..], None, false);
+        let (outsiders, caches, loss, is_not_yet_known) = (&[][..], &[][..], None, false);
         let lasting_outside = need.lasting_outside;
         Self {
             purpose,
@@ -207,6 +219,7 @@ impl<'a> Field<'a> {
             outsiders,
             loss,
             is_not_yet_known,
+            caches,
             lasting_outside,
             open,
             groups,
@@ -269,6 +282,12 @@ impl<'a> Field<'a> {
         let spared = self.spared.iter().map(|(contender, _)| contender);
         let mut all = self.open.iter().chain(spared);
         all.any(|one| one.uid == uid && self.scale.took_what_was_promised(one))
+    }
+
+    /// Whether page cache of this party outside pods may be taken back.
+    #[must_use]
+    pub fn may_lose_cache(&self, id: CgroupId) -> bool {
+        self.caches.contains(&id)
     }
 
     /// Whether candidates are compared by what they took of memory.

@@ -15,13 +15,12 @@ use crate::policy::engine::{Engine, Standing};
 const MIB: u64 = 1 << 20;
 
 /// Path, anonymous memory and cache in use, in MiB.
-type Pods = [(&'static str, u64, u64)];
+type Parties = [(&'static str, u64, u64)];
 
-/// The first step and its victim on pods that hold the same for 20 s below a limit of 1,000 MiB, of
-/// which 50 are left, and PSI memory `some`.
-fn first_step(pods: &Pods, some: Percent) -> Option<(String, StepKind)> {
+/// The first step and its victim on parties that hold the same for 20 s of 1,000 MiB, of which 50 are
+/// left to all pods or to the node, and PSI memory `some`.
+fn first_step(signal: Signal, parties: &Parties, some: Percent) -> Option<(String, StepKind)> {
     let value = Amount::Quantity("100Mi".parse().unwrap());
-    let signal = Signal::AllocatableMemoryAvailable;
     let mut settings = Settings::default();
     settings.eviction.thresholds =
         vec![Threshold { signal, value, grace: Nanos(0), min_reclaim: None }];
@@ -37,14 +36,19 @@ fn first_step(pods: &Pods, some: Percent) -> Option<(String, StepKind)> {
     let mut engine = Engine::new(settings, Standing::new(1));
     let relief = (1..=20).map(|tick| {
         let at = Nanos(tick * Nanos::SECOND.0);
-        let sum = |of: fn(&(&'static str, u64, u64)) -> u64| pods.iter().map(of).sum();
-        let all = group("/kubepods", sum(|pod| pod.1), sum(|pod| pod.2), Limit::At(1_000 * MIB));
-        let each = pods.iter().map(|(path, anon, cache)| group(path, *anon, *cache, Limit::Max));
+        let all = |path: &str, max| {
+            let below = parties.iter().filter(|party| path == "/" || party.0.starts_with(path));
+            let (anon, cache) = below.fold((0, 0), |all, one| (all.0 + one.1, all.1 + one.2));
+            group(path, anon, cache, max)
+        };
+        let all = [all("/", Limit::Max), all("/kubepods", Limit::At(1_000 * MIB))];
+        let each = parties.iter().map(|(path, anon, cache)| group(path, *anon, *cache, Limit::Max));
         let line = Line { avg10: some, ..Line::default() };
-        let (total, available) = (Bytes(64_000 * MIB), Bytes(60_000 * MIB));
+        let total = Bytes(if signal == Signal::MemoryAvailable { 1_000 } else { 64_000 } * MIB);
+        let available = Bytes(total.0 - 100 * MIB);
         let mut sample = Sample { tick, at: Moment { boot: at, wall: at }, ..Sample::default() };
         sample.cgroups =
-            (1..).map(CgroupId).zip(std::iter::once(all).chain(each).map(Arc::new)).collect();
+            (1..).map(CgroupId).zip(all.into_iter().chain(each).map(Arc::new)).collect();
         sample.node.memory =
             Some(Meminfo { total, free: available, available, ..Meminfo::default() });
         sample.node.pressure.memory = Some(Pressure { some: Some(line), full: None });
@@ -61,7 +65,7 @@ fn cache_is_taken_back_first() {
     const OTHER: &str = "/kubepods/besteffort/podother";
     const GUARANTEED: &str = "/kubepods/podguaranteed";
     let (calm, stalls) = (Percent(0), Percent(5_00));
-    type Row = (&'static Pods, Percent, Option<(&'static str, StepKind)>);
+    type Row = (&'static Parties, Percent, Option<(&'static str, StepKind)>);
     #[rustfmt::skip]
     let table: [Row; 5] = [
         // pods, PSI some, first step
@@ -75,8 +79,36 @@ fn cache_is_taken_back_first() {
         (&[(GUARANTEED, 50, 600), (OTHER, 300, 0)], calm,   Some(("other", StopContainers))),
     ];
     for (pods, some, want) in table {
-        let got = first_step(pods, some);
+        let got = first_step(Signal::AllocatableMemoryAvailable, pods, some);
         let got = got.as_ref().map(|(uid, step)| (uid.as_str(), *step));
         assert_eq!(got, want, "{pods:?} {some:?}");
     }
+}
+
+#[test]
+fn cache_of_a_service_is_taken_back_before_a_pod_pays_for_it() {
+    use StepKind::{Reclaim, StopContainers};
+    const BACKUP: &str = "/system.slice/backup.service";
+    const KUBELET: &str = "/system.slice/kubelet.service";
+    const POD: &str = "/kubepods/besteffort/podother";
+    let (calm, stalls) = (Percent(0), Percent(5_00));
+    type Row = (&'static Parties, Percent, Option<(&'static str, StepKind)>);
+    #[rustfmt::skip]
+    let table: [Row; 5] = [
+        // parties, PSI some, first step
+        (&[(BACKUP, 50, 600), (POD, 300, 0)],   calm,   Some((BACKUP, Reclaim))),
+        (&[(BACKUP, 50, 200), (POD, 100, 600)], calm,   Some(("other", Reclaim))),
+        (&[(BACKUP, 50, 400), (POD, 200, 300)], calm,   Some((BACKUP, Reclaim))),
+        (&[(BACKUP, 50, 600), (POD, 300, 0)],   stalls, Some(("other", StopContainers))),
+        // Of what the node cannot do without, nothing is taken.
+        (&[(KUBELET, 50, 600), (POD, 300, 0)],  calm,   Some(("other", StopContainers))),
+    ];
+    for (parties, some, want) in table {
+        let got = first_step(Signal::MemoryAvailable, parties, some);
+        let got = got.as_ref().map(|(uid, step)| (uid.as_str(), *step));
+        assert_eq!(got, want, "{parties:?} {some:?}");
+    }
+    let of_pods =
+        first_step(Signal::AllocatableMemoryAvailable, &[(BACKUP, 9, 600), (POD, 950, 0)], calm);
+    assert_eq!(of_pods, Some(("other".into(), StopContainers)), "it lies outside of the limit");
 }
