@@ -272,5 +272,6 @@ pub(super) fn steady(held: Kib) -> Party {
         is_squeezed: false,
         n_restarts: 0,
         back: None,
+        is_gone: false,
     }
 }

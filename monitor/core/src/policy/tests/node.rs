@@ -49,6 +49,8 @@ pub(super) enum Growth {
     /// Once less than so much is left, its container is started again, and takes what it had, by so
     /// much a second.
     Refill(Kib, Kib),
+    /// The same, but its pod ends and another one of its owner comes in its place.
+    Replaced(Kib, Kib),
 }
 
 #[derive(Debug, Clone)]
@@ -68,6 +70,8 @@ pub(super) struct Party {
     pub(super) n_restarts: u32,
     /// When it is started again, in milliseconds; `None` for one that runs.
     pub(super) back: Option<u64>,
+    /// Its cgroup was removed.
+    pub(super) is_gone: bool,
 }
 
 pub(super) struct Node {
@@ -81,7 +85,7 @@ pub(super) struct Node {
     pub(super) has_api: bool,
     /// Pods that were asked to end, and when they do.
     pub(super) ending: Vec<(u64, usize)>,
-    /// What the API tells of the pods, which does not change.
+    /// What the API tells of the pods, until one is replaced.
     pub(super) told: OnceCell<Pods>,
 }
 
@@ -131,7 +135,7 @@ impl Node {
                 false => self.ending.push((due, at)),
             }
         }
-        let (memory, left) = (self.memory, self.available());
+        let (memory, left, mut replacing) = (self.memory, self.available(), Vec::new());
         for party in &mut self.parties {
             if party.back.is_some_and(|back| back <= now) {
                 // The new container has the score of its pod again.
@@ -177,6 +181,13 @@ impl Node {
                         (party.held, party.n_restarts) = (0, 1);
                     }
                 }
+                Growth::Replaced(below, rate) => {
+                    if left < below {
+                        let growth = Growth::WarmUp(rate, party.held);
+                        replacing.push(Party { growth, held: 0, at_start: 0, ..party.clone() });
+                        (party.held, party.back, party.is_gone) = (0, Some(u64::MAX), true);
+                    }
+                }
                 Growth::Refill(_, rate) => {
                     party.held = (party.held + part(rate)).min(party.at_start);
                 }
@@ -195,6 +206,12 @@ impl Node {
                 party.growth = Growth::Steady;
                 party.at_start = party.held;
             }
+        }
+        for party in replacing {
+            let slice = party.path.rsplit_once("/pod").map_or("", |(slice, _)| slice);
+            let path = format!("{slice}/pod{}", self.parties.len());
+            self.parties.push(Party { path, ..party });
+            self.told.take();
         }
     }
 

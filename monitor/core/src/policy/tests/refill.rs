@@ -1,4 +1,5 @@
-//! A container that is started again, and takes what it had before, beside what makes memory short.
+//! A container that is started again, or a pod that comes in place of another one, takes what was there
+//! before, beside what makes memory short.
 
 use super::MEMORY;
 use super::family::{Dice, steady};
@@ -6,8 +7,8 @@ use super::node::{Growth, Kib, MIB, Node, Party, Policy};
 use crate::model::decision::Order;
 use crate::model::pod::QosClass;
 
-/// A node on which a leak takes `leak` a second, and another pod is started again when `below` is left.
-fn node(seed: u64, (leak, below): (Kib, Kib), refill: Kib) -> Node {
+/// A node on which a leak takes `leak` a second, and another pod grows as it is told here.
+fn node(seed: u64, leak: Kib, growth: Growth) -> Node {
     let mut dice = Dice::new(seed);
     let party = |at: usize, held, growth, is_guilty| Party {
         path: format!("/kubepods/besteffort/pod{at}"),
@@ -18,7 +19,7 @@ fn node(seed: u64, (leak, below): (Kib, Kib), refill: Kib) -> Node {
     };
     let heap = dice.between(900, 3_000) * MIB;
     let leaker = party(0, dice.between(1_500, 2_500) * MIB, Growth::Leak(leak), true);
-    let restarted = party(1, heap, Growth::Refill(below, refill), false);
+    let restarted = Party { owner: Some("rolled"), ..party(1, heap, growth, false) };
     let mut parties = vec![leaker, restarted];
     // Memory runs short after about a minute and a half.
     let held: Kib = parties.iter().map(|one| one.held).sum();
@@ -29,22 +30,23 @@ fn node(seed: u64, (leak, below): (Kib, Kib), refill: Kib) -> Node {
 }
 
 #[test]
-fn what_a_container_had_before_it_was_started_again_is_no_growth() {
+fn what_was_held_before_in_the_same_place_is_no_growth() {
     #[rustfmt::skip]
     let table: [(Kib, Kib, Kib); 5] = [
-        // The leak, a second; what is left when the other is started again; what that takes a second.
+        // The leak, a second; what is left when the other begins anew; what that takes a second.
         (     MIB, 130 * MIB, 100 * MIB),
         ( 2 * MIB, 120 * MIB, 400 * MIB),
         ( 5 * MIB, 150 * MIB,  60 * MIB),
         (20 * MIB, 300 * MIB, 200 * MIB),
         (60 * MIB, 900 * MIB, 100 * MIB),
     ];
-    for (leak, below, refill) in table {
-        for seed in 0..6 {
-            let node = node(seed, (leak, below), refill);
-            let toll = node.run(Policy::Engine(Order::Cause), 300);
+    for ((leak, below, rate), seed) in
+        table.into_iter().flat_map(|row| (0..6).map(move |seed| (row, seed)))
+    {
+        for growth in [Growth::Refill(below, rate), Growth::Replaced(below, rate)] {
+            let toll = node(seed, leak, growth).run(Policy::Engine(Order::Cause), 300);
             let harm = (toll.wrong, toll.out_of_memory);
-            assert_eq!(harm, (0, 0), "{leak} {below} {refill}, node {seed}: {toll:?}");
+            assert_eq!(harm, (0, 0), "{leak} {growth:?}, node {seed}: {toll:?}");
         }
     }
 }

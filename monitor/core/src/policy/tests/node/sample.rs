@@ -1,6 +1,6 @@
 //! What the agent would read on a generated node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{Kib, MIB, Node, Party, nanos};
@@ -65,6 +65,8 @@ impl Node {
                 .filter(|_| !group.path.is_root())
                 .and_then(|above| ids.get(if above.is_empty() { "/" } else { above }).copied());
         }
+        let gone = self.parties.iter().filter(|party| party.is_gone);
+        let gone: BTreeSet<&str> = gone.map(|party| &*party.path).collect();
         let available = bytes(self.available());
         let memory =
             Meminfo { total: bytes(self.memory), free: available, available, ..Meminfo::default() };
@@ -72,7 +74,11 @@ impl Node {
         let mut sample = Sample {
             tick,
             at: Moment { boot: nanos(now), wall: nanos(now) },
-            cgroups: (1..).map(CgroupId).zip(cgroups.into_iter().map(Arc::new)).collect(),
+            cgroups: (1..)
+                .map(CgroupId)
+                .zip(cgroups.into_iter().map(Arc::new))
+                .filter(|(_, group)| !gone.contains(&*group.path.0))
+                .collect(),
             pods: Some(Arc::clone(self.told.get_or_init(|| Arc::new(self.tell())))),
             in_force: self.in_force.clone(),
             available_steps: Some(
@@ -90,7 +96,8 @@ impl Node {
 
     /// What the API tells of its pods.
     fn tell(&self) -> BTreeMap<String, Told> {
-        let pods = self.parties.iter().enumerate().filter(|(_, party)| party.class.is_some());
+        let pods = self.parties.iter().enumerate();
+        let pods = pods.filter(|(_, party)| party.class.is_some() && !party.is_gone);
         let told = pods.map(|(at, party)| {
             let request = Quantity::bytes(bytes(party.request).0);
             let resources = Resources {
