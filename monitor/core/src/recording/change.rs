@@ -10,6 +10,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::value::to_raw_value;
 
+use super::columns::Columns;
 use super::format::{One, Rows, Tick};
 use super::pairs::Pairs;
 use super::parts::{Key, Parts, is_ordered};
@@ -77,12 +78,12 @@ pub(super) struct Both {
 }
 
 impl Both {
-    /// Which numbers changed and by how much; `None` if anything else did.
+    /// Where numbers changed and by how much; `None` if anything else did.
     fn compare<T: Serialize>(
         &mut self,
         before: &T,
         now: &T,
-    ) -> serde_json::Result<Option<Vec<(String, i64)>>> {
+    ) -> serde_json::Result<Option<Vec<(usize, i64)>>> {
         self.before.read(before)?;
         self.now.read(now)?;
         Ok(self.now.changes(&self.before))
@@ -97,7 +98,10 @@ impl Both {
             return Ok(One::default());
         }
         Ok(match self.compare(before, now)? {
-            Some(add) => One { set: None, add: add.into_iter().collect() },
+            Some(add) => {
+                let named = |(place, change)| (self.now.pointer(place), change);
+                One { set: None, add: add.into_iter().map(named).collect() }
+            }
             None => One { set: Some(to_raw_value(now)?), ..One::default() },
         })
     }
@@ -110,7 +114,7 @@ impl Both {
         level: impl Fn(&K) -> usize,
     ) -> serde_json::Result<Rows> {
         let mut rows = Rows::default();
-        let mut changed = Vec::new();
+        let (mut changed, mut columns) = (Vec::new(), Columns::default());
         let mut before = before.peekable();
         for (key, row) in now {
             while let Some((gone, _)) = before.next_if(|(old, _)| *old < key) {
@@ -122,7 +126,7 @@ impl Both {
             }
             let add = old.map(|(_, old)| self.compare(old, row)).transpose()?.flatten();
             match add {
-                Some(add) => changed.push((level(&key), key, add)),
+                Some(add) => changed.push((level(&key), key, columns.of(&self.now, add))),
                 None => {
                     rows.set.insert(key.text(), to_raw_value(row)?);
                 }
@@ -130,13 +134,9 @@ impl Both {
         }
         rows.gone.extend(before.map(|(gone, _)| gone.text()));
         changed.sort_unstable_by(|(a, ka, _), (b, kb, _)| (a, ka).cmp(&(b, kb)));
-        let n = changed.len();
-        for (i, (_, key, add)) in changed.into_iter().enumerate() {
-            rows.rows.push(key.text());
-            for (path, delta) in add {
-                rows.add.entry(path).or_insert_with(|| vec![0; n])[i] = delta;
-            }
-        }
+        rows.rows = changed.iter().map(|(_, key, _)| key.text()).collect();
+        let changed: Vec<_> = changed.into_iter().map(|(_, _, add)| add).collect();
+        rows.add = columns.fill(&changed);
         Ok(rows)
     }
 }

@@ -3,6 +3,7 @@
 
 pub mod apply;
 pub mod change;
+mod columns;
 pub mod difference;
 mod fields;
 pub mod format;

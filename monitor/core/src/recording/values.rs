@@ -1,6 +1,8 @@
 //! An object as the list of its values, as serde tells them: two objects are compared value by value
 //! without writing either as text.
 
+mod places;
+
 use serde::Serialize;
 use serde::ser::{
     Error as _, SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant,
@@ -9,7 +11,7 @@ use serde::ser::{
 use serde_json::{Error, Result};
 
 /// What one object consists of, in its order.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Values {
     all: Vec<Value>,
     /// All texts and names, one after the other.
@@ -26,7 +28,7 @@ enum Value {
     /// So many of the bytes that come next in the texts.
     Text(usize),
     /// A member's name in a struct.
-    Field(&'static str),
+    Field(Name<'static>),
     /// A member's name in a map, likewise.
     Name(usize),
     Object,
@@ -34,14 +36,14 @@ enum Value {
     End,
 }
 
-/// A step of the path to a value.
+/// The name of a member. That of a struct is mostly at one place in memory, and then not compared.
 #[derive(Debug, Clone, Copy)]
-enum Step<'a> {
-    /// Of an object, before its first member.
-    Before,
-    Member(&'a str),
-    /// How many elements have begun.
-    Element(usize),
+struct Name<'a>(&'a str);
+
+impl PartialEq for Name<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self.0, other.0) || self.0 == other.0
+    }
 }
 
 impl Values {
@@ -52,38 +54,15 @@ impl Values {
         object.serialize(self)
     }
 
-    /// By JSON pointer, how much each number has changed since `before`; `None` if anything else has,
-    /// or a number by more than an `i64`.
-    pub(super) fn changes(&self, before: &Self) -> Option<Vec<(String, i64)>> {
+    /// By place, how much each number has changed since `before`; `None` if anything else has, or a
+    /// number by more than an `i64`.
+    pub(super) fn changes(&self, before: &Self) -> Option<Vec<(usize, i64)>> {
         if self.all.len() != before.all.len() || self.texts != before.texts {
             return None;
         }
-        let (mut texts, mut steps, mut changes) = (&self.texts[..], Vec::new(), Vec::new());
-        for (now, before) in self.all.iter().zip(&before.all) {
-            if let (Some(Step::Element(n)), true) = (steps.last_mut(), *now != Value::End) {
-                *n += 1;
-            }
-            match now {
-                Value::Field(name) => *steps.last_mut()? = Step::Member(name),
-                Value::Name(length) | Value::Text(length) => {
-                    let (text, rest) = texts.split_at(*length);
-                    texts = rest;
-                    if matches!(now, Value::Name(_)) {
-                        *steps.last_mut()? = Step::Member(text);
-                    }
-                }
-                Value::Object => steps.push(Step::Before),
-                Value::List => steps.push(Step::Element(0)),
-                Value::End => {
-                    steps.pop();
-                }
-                _ => {}
-            }
-            if now != before {
-                changes.push((pointer(&steps), difference(*before, *now)?));
-            }
-        }
-        Some(changes)
+        let both = self.all.iter().zip(&before.all).enumerate();
+        let changed = both.filter(|(_, (now, before))| now != before);
+        changed.map(|(place, (now, before))| Some((place, difference(*before, *now)?))).collect()
     }
 
     fn push(&mut self, value: Value) -> Result<()> {
@@ -98,26 +77,9 @@ impl Values {
 
     /// A variant with something in it is an object of one member.
     fn variant(&mut self, name: &'static str) -> &mut Self {
-        self.all.extend([Value::Object, Value::Field(name)]);
+        self.all.extend([Value::Object, Value::Field(Name(name))]);
         self
     }
-}
-
-/// The JSON pointer (RFC 6901) of these steps.
-fn pointer(steps: &[Step<'_>]) -> String {
-    let mut pointer = String::new();
-    for step in steps {
-        pointer.push('/');
-        match step {
-            Step::Before => {}
-            Step::Member(name) if name.contains(['~', '/']) => {
-                pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
-            }
-            Step::Member(name) => pointer.push_str(name),
-            Step::Element(n) => pointer.push_str(&(n - 1).to_string()),
-        }
-    }
-    pointer
 }
 
 /// The difference of two numbers of one kind, in units or, of fractions, in hundredths.
@@ -280,7 +242,7 @@ macro_rules! parts {
             type Error = Error;
 
             fn $part<T: Serialize + ?Sized>(&mut self, $($name: &'static str,)? value: &T) -> Result<()> {
-                $(self.all.push(Value::Field($name));)?
+                $(self.all.push(Value::Field(Name($name)));)?
                 value.serialize(&mut **self)
             }
 
@@ -341,7 +303,8 @@ mod tests {
         let (mut a, mut b) = (Values::default(), Values::default());
         a.read(before).unwrap();
         b.read(now).unwrap();
-        b.changes(&a)
+        let changes = b.changes(&a)?;
+        Some(changes.into_iter().map(|(place, change)| (b.pointer(place), change)).collect())
     }
 
     #[test]
