@@ -1,11 +1,12 @@
-//! A recording that is read ahead, on a thread of its own: to read a tick takes longer than to judge it.
+//! A recording that is read ahead of its replay, on a thread of its own: to read a tick takes longer
+//! than to judge it.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use super::reader::{Entry, ReadError, Recording};
 
-/// Entries that wait. A tick may take as long as eight others.
+/// Entries that wait for the replay. A tick may take as long as eight others.
 const ENTRIES: usize = 8;
 
 type Read = Result<Entry, ReadError>;
@@ -21,7 +22,7 @@ impl Ahead {
         let path = recording.path().to_owned();
         let (sender, entries) = sync_channel(ENTRIES);
         let failed = SyncSender::clone(&sender);
-        // Until the end of the recording, or until no entry is waited for.
+        // Until the end of the recording, or of its replay.
         let read = move || {
             let _ = recording.try_for_each(|entry| sender.send(entry));
         };

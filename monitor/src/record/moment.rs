@@ -3,7 +3,6 @@
 
 use std::path::Path;
 
-use super::ahead::Ahead;
 use super::reader::{Entry, Marked, ReadError, Recorded, Recording};
 use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::decision::Decision;
@@ -36,7 +35,7 @@ pub struct Tick {
 pub fn at(path: &Path, wall: Nanos) -> Result<Option<Tick>, ReadError> {
     let (recording, marked) = Recording::open_near(path, wall)?;
     let mut run = Run { marked, ..Run::default() };
-    for entry in Ahead::of(recording) {
+    for entry in recording {
         match entry? {
             Entry::Header(header) => run.begin(*header),
             Entry::Frame(recorded) if recorded.sample.at.wall > wall => break,

@@ -99,8 +99,9 @@ impl Both {
         }
         Ok(match self.compare(before, now)? {
             Some(add) => {
-                let named = |(place, change)| (self.now.pointer(place), change);
-                One { set: None, add: add.into_iter().map(named).collect() }
+                let (places, changes): (Vec<_>, Vec<_>) = add.into_iter().unzip();
+                let pointers = self.now.pointers(places.into_iter());
+                One { set: None, add: pointers.into_iter().zip(changes).collect() }
             }
             None => One { set: Some(to_raw_value(now)?), ..One::default() },
         })

@@ -36,14 +36,13 @@ impl Columns {
         });
         let Self { numbered, known } = self;
         let known = &mut known[at].columns;
-        let column = |(place, change): (usize, i64)| {
-            let column = *known[place].get_or_insert_with(|| {
-                let next = numbered.len();
-                *numbered.entry(row.pointer(place)).or_insert(next)
-            });
-            (column, change)
-        };
-        changes.into_iter().map(column).collect()
+        let new: Vec<usize> =
+            changes.iter().map(|(place, _)| *place).filter(|at| known[*at].is_none()).collect();
+        for (place, pointer) in new.iter().zip(row.pointers(new.iter().copied())) {
+            let next = numbered.len();
+            known[*place] = Some(*numbered.entry(pointer).or_insert(next));
+        }
+        changes.into_iter().filter_map(|(place, change)| Some((known[place]?, change))).collect()
     }
 
     /// The columns by pointer, with the changes of each row in them; 0 where there is none.
@@ -71,25 +70,24 @@ mod tests {
             json!({"a": 1, "path": "/x", "b": {"c": 2}}),
             json!({"a": 1, "path": "/longer", "b": {"c": 5}}),
             json!({"a": 1, "b": {"c": 5, "d": 7}}),
-            json!({"b": {"other": 5}, "c": [1]}),
+            json!({"b": {"other": 5}, "c": 1}),
         ];
         let values = |object: &Value| {
             let mut values = Values::default();
             values.read(object).unwrap();
             values
         };
-        let leaf = |row: &Value, pointer: &str| {
-            let places = 0..100;
-            let row = values(row);
-            places.into_iter().find(|place| row.pointer(*place) == pointer)
+        // The last of these places is that of the value; the one before it is that of its name.
+        let place = |row: &Values, pointer: &str| {
+            row.pointers(0..row.len()).iter().rposition(|at| at == pointer).unwrap()
         };
         let mut columns = Columns::default();
         let changed = [(0, "/b/c", 1), (1, "/b/c", 2), (2, "/b/d", 3), (3, "/b/other", 4)];
         let rows: Vec<_> = changed
             .iter()
             .map(|(row, pointer, change)| {
-                let place = leaf(&rows[*row], pointer).unwrap();
-                columns.of(&values(&rows[*row]), vec![(place, *change)])
+                let row = values(&rows[*row]);
+                columns.of(&row, vec![(place(&row, pointer), *change)])
             })
             .collect();
         assert_eq!(columns.known.len(), 3, "the first two are alike");

@@ -54,7 +54,7 @@ impl Values {
         object.serialize(self)
     }
 
-    /// By place, how much each number has changed since `before`; `None` if anything else has, or a
+    /// By place, ascending, how much each number has changed since `before`; `None` if anything else has, or a
     /// number by more than an `i64`.
     pub(super) fn changes(&self, before: &Self) -> Option<Vec<(usize, i64)>> {
         if self.all.len() != before.all.len() || self.texts != before.texts {
@@ -304,7 +304,8 @@ mod tests {
         a.read(before).unwrap();
         b.read(now).unwrap();
         let changes = b.changes(&a)?;
-        Some(changes.into_iter().map(|(place, change)| (b.pointer(place), change)).collect())
+        let pointers = b.pointers(changes.iter().map(|(place, _)| *place));
+        Some(pointers.into_iter().zip(changes.iter().map(|(_, change)| *change)).collect())
     }
 
     #[test]

@@ -131,7 +131,7 @@ const REQUESTS: &[Key] = &[
 #[rustfmt::skip]
 const DEADLINES: &[Key] = &[
     key("mark", Duration, Some("5s"), "The highest oom_score_adj; nothing is waited for"),
-    key("reclaim", Duration, Some("2s"), "memory.reclaim of page cache that is not in use"),
+    key("reclaim", Duration, Some("2s"), "memory.reclaim of page cache"),
     key("squeeze", Duration, Some("5s"), "Temporary memory.high or cpu.weight of the aggressor"),
     key("evict", Duration, Some("30s"), "Eviction through the API, which respects disruption budgets"),
     key("stopContainers", Duration, Some("10s"), "SIGTERM to its containers, and SIGKILL after the grace period"),

@@ -19,7 +19,7 @@ use crate::model::pod::Place;
 use crate::model::threshold::{Amount, Resource, Signal};
 use crate::model::units::{Bytes, Nanos, Percent};
 use crate::policy::explain;
-use crate::policy::rank::{Contender, Field, Purpose};
+use crate::policy::rank::{Contender, Field, Purpose, REAL_PART};
 use crate::policy::takers::cache;
 
 /// A candidate that took nothing pays only if that ends the shortage for so many seconds.
@@ -283,26 +283,26 @@ fn reclaim_first(
     if !is_offered(StepKind::Reclaim, question.relief, sample) || pressure.avg10 >= CALM {
         return None;
     }
-    let active = |group: &Cgroup| group.memory.stat.map_or(0, |stat| stat.active_file.0);
+    let active = |group: &Cgroup| group.memory.stat.map_or(Bytes(0), |stat| stat.active_file);
     let candidates = field.first(usize::MAX, |_| true);
     let candidates: BTreeSet<&str> =
         candidates.iter().flat_map(Candidate::uids).map(String::as_str).collect();
     let parties = snapshot.scopes.iter().filter_map(|(id, scope)| {
         let (uid, group) = (uid(scope)?, scope.files.as_deref()?);
-        let is_open = match scope.place {
-            Place::Pod { .. } => candidates.contains(uid),
-            _ => field.may_lose_cache(*id),
+        let active = match scope.place {
+            Place::Pod { .. } => candidates.contains(uid).then(|| active(group)),
+            _ => field.cache_outside(*id),
         };
-        is_open.then_some((*id, uid, group))
+        Some((active?.0, *id, uid, group))
     });
-    let parties: Vec<(CgroupId, &str, &Cgroup)> = parties.collect();
-    let sum = parties.iter().map(|(_, _, group)| active(group)).fold(0, u64::saturating_add);
-    let untried = parties.iter().filter(|(_, uid, group)| {
-        active(group) >= want.0.min(sum / 2) && !standing.was_tried(first, uid, StepKind::Reclaim)
+    let parties: Vec<(u64, CgroupId, &str, &Cgroup)> = parties.collect();
+    let sum = parties.iter().map(|(active, ..)| *active).fold(0, u64::saturating_add);
+    let untried = parties.iter().filter(|(active, _, uid, _)| {
+        *active >= want.0 / REAL_PART && !standing.was_tried(first, uid, StepKind::Reclaim)
     });
-    let (_, uid, group) = untried.max_by_key(|(id, _, group)| (active(group), *id))?;
+    let (active, _, uid, group) = untried.max_by_key(|(active, id, ..)| (*active, *id))?;
     // Cache that was not lately used goes first, and the kubelet does not count it.
-    let idle = cache(group)?.0.saturating_sub(active(group));
+    let idle = cache(group)?.0.saturating_sub(*active);
     let pod = sample.pods.as_ref().and_then(|pods| pods.get(*uid));
     let last = uid.rsplit('/').next().unwrap_or_default();
     let candidate = Candidate {

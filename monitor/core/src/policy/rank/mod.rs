@@ -17,11 +17,12 @@ mod scale;
 pub use contender::{Contender, Harm};
 pub(crate) use contender::{OWN_LABEL, TEMPLATE_LABELS};
 pub use merit::why_before;
+pub(crate) use need::REAL_PART;
 pub use need::{Need, Shortfall};
 pub(crate) use protected::VITAL;
 pub use purpose::Purpose;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use group::Group;
 use scale::{Answer, By, Scale};
@@ -36,6 +37,7 @@ use crate::model::sample::Sample;
 use crate::model::settings::{self, Settings};
 use crate::model::snapshot::{Scope, Snapshot};
 use crate::model::threshold::Resource;
+use crate::model::units::Bytes;
 use crate::policy::takers::{Counts, Lost, TakerStanding};
 use harm::HarmStanding;
 use protected::Protected;
@@ -86,7 +88,7 @@ pub struct Pool<'a> {
     need: Need,
     loss: Option<Loss>,
     is_not_yet_known: bool,
-    caches: Vec<CgroupId>,
+    caches: BTreeMap<CgroupId, Bytes>,
 }
 
 impl<'a> Pool<'a> {
@@ -143,12 +145,11 @@ impl<'a> Pool<'a> {
         let from = need.taker_from.unwrap_or_default();
         let told = |lost: Lost| lost.told(snapshot, sample, from, may_be_marked);
         let loss = lost.map(told);
-        let is_outside = |id: &CgroupId| {
-            let scope = snapshot.scopes.get(id).filter(|scope| scope.place == Place::Other);
-            scope.is_some_and(|scope| may_be_marked(*id, scope))
-        };
-        let is_of_node = is_memory && purpose.scope() == ScopeName::System;
-        let caches = takers.parties().filter(|id| is_of_node && is_outside(id)).collect();
+        let mut caches = BTreeMap::new();
+        if is_memory && rules.order == Order::Cause && purpose.scope() == ScopeName::System {
+            caches = protected.caches(takers.parties(), sample);
+            caches.retain(|id, _| !spared.contains(&*snapshot.scopes[id].path.0));
+        }
         Self { contenders, outsiders, purpose, rules, need, loss, is_not_yet_known, caches }
     }
 
@@ -157,7 +158,7 @@ impl<'a> Pool<'a> {
         let (purpose, rules) = (self.purpose, self.rules);
         let field = Field::for_need(&self.contenders, purpose, rules.order, rules, &self.need);
         let (loss, is_not_yet_known) = (self.loss.as_ref(), self.is_not_yet_known);
-        let (outsiders, caches) = (&self.outsiders[..], &self.caches[..]);
+        let (outsiders, caches) = (&self.outsiders[..], Some(&self.caches));
         Field { outsiders, loss, is_not_yet_known, caches, ..field }
     }
 }
@@ -170,8 +171,7 @@ pub struct Field<'a> {
     outsiders: &'a [Outsider],
     loss: Option<&'a Loss>,
     is_not_yet_known: bool,
-    /// Parties outside pods whose page cache may be taken back.
-    caches: &'a [CgroupId],
+    caches: Option<&'a BTreeMap<CgroupId, Bytes>>,
     lasting_outside: u64,
     /// On their own.
     open: Vec<&'a Contender>,
@@ -211,7 +211,7 @@ impl<'a> Field<'a> {
             }
         }
         let groups = group::take_out(&mut open, scale, rules.group_below);
-        let (outsiders, caches, loss, is_not_yet_known) = (&[][..], &[][..], None, false);
+        let (outsiders, caches, loss, is_not_yet_known) = (&[][..], None, None, false);
         let lasting_outside = need.lasting_outside;
         Self {
             purpose,
@@ -284,10 +284,10 @@ impl<'a> Field<'a> {
         all.any(|one| one.uid == uid && self.scale.took_what_was_promised(one))
     }
 
-    /// Whether page cache of this party outside pods may be taken back.
+    /// Page cache in use of this party outside pods that may be taken back.
     #[must_use]
-    pub fn may_lose_cache(&self, id: CgroupId) -> bool {
-        self.caches.contains(&id)
+    pub fn cache_outside(&self, id: CgroupId) -> Option<Bytes> {
+        self.caches?.get(&id).copied()
     }
 
     /// Whether candidates are compared by what they took of memory.

@@ -49,7 +49,7 @@ pub struct Promised {
 
 /// Of what is missing or was taken, the part that is worth ending a candidate for; of what is missing
 /// also the one that makes it a cause.
-pub(super) const REAL_PART: u64 = 8;
+pub(crate) const REAL_PART: u64 = 8;
 
 /// So many may pay together for what others were promised: fewer than `relief.budget` allows by default,
 /// which is 5.

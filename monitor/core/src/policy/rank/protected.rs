@@ -6,13 +6,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::cgroup::{CgroupId, CgroupPath};
+use crate::model::cgroup::{CgroupId, CgroupPath, Limit, Preference};
 use crate::model::decision::SparedReason;
 use crate::model::names;
 use crate::model::pod::Place;
 use crate::model::sample::Sample;
 use crate::model::settings::{Settings, WorkloadRule};
 use crate::model::snapshot::{Scope, Snapshot};
+use crate::model::units::Bytes;
 use crate::policy::workload::above;
 
 /// systemd's cgroup of the first process.
@@ -110,6 +111,40 @@ impl<'a> Protected<'a> {
         self.why(id).is_none() && (is_pod || !names.any(is_vital))
     }
 
+    /// Page cache in use of services, and of other parties outside pods, that may be taken back. None of
+    /// what is protected, reserved or opted out; of what holds others; of what would be swapped out
+    /// instead; nor what `memory.low` and `memory.min` keep, which the kernel overrides where a cgroup
+    /// itself is reclaimed.
+    ///
+    /// Source: `mem_cgroup_calculate_protection`, mm/memcontrol.c.
+    pub(super) fn caches(
+        &self,
+        parties: impl Iterator<Item = CgroupId>,
+        sample: &Sample,
+    ) -> BTreeMap<CgroupId, Bytes> {
+        let scopes = &self.snapshot.scopes;
+        let parents: BTreeSet<_> = scopes.values().filter_map(|scope| scope.parent).collect();
+        let is_swap_full = sample.node.memory.is_some_and(|memory| memory.swap_free == Bytes(0));
+        let cache = |id: CgroupId| {
+            let scope = scopes.get(&id).filter(|scope| scope.place == Place::Other)?;
+            let files = scope.files.as_deref()?;
+            let memory = &files.memory;
+            let is_open = !parents.contains(&id)
+                && files.preference != Some(Preference::Omit)
+                && (is_swap_full || memory.swap_max == Some(Limit::At(0)))
+                && !self.reserved.iter().any(|reserved| scope.path.is_within(reserved))
+                && self.may_be_marked(id, scope);
+            let kept = |limit| match limit {
+                Limit::At(bytes) => bytes,
+                Limit::Max => u64::MAX,
+            };
+            let kept = [memory.low, memory.min].into_iter().flatten().map(kept).max();
+            let spare = memory.current?.0.saturating_sub(kept.unwrap_or_default());
+            is_open.then_some((id, Bytes(memory.stat?.active_file.0.min(spare))))
+        };
+        parties.filter_map(cache).collect()
+    }
+
     /// How many names of the path count, from the root: who owns a cgroup names those in it.
     fn n_names_of_root(&self, id: CgroupId) -> usize {
         let all = std::iter::once(id).chain(above(id, self.snapshot));
@@ -152,6 +187,7 @@ impl<'a> Protected<'a> {
 mod tests {
     use super::*;
     use crate::model::cgroup::Cgroup;
+    use crate::model::node::Meminfo;
     use crate::model::pod::QosClass;
     use crate::policy::rank::tests::tree;
 
@@ -214,6 +250,52 @@ mod tests {
             let id = CgroupId(paths.len() as u64);
             let got = protected.may_be_marked(id, &snapshot.scopes[&id]);
             assert_eq!(got, want, "{path} {delegated:?}");
+        }
+    }
+
+    #[test]
+    fn caches_are_those_that_no_rule_and_no_limit_keeps() {
+        use crate::model::cgroup::{MemoryFiles, MemoryStat};
+        const PATH: &str = "/system.slice/web.service";
+        const NONE: Option<Limit> = None;
+        let omit = Some(Preference::Omit);
+        #[rustfmt::skip]
+        let table = [
+            // cgroups, the last of which is asked for; memory.low, memory.min, memory.swap.max; free swap; attribute; what it may lose
+            (vec![PATH],                          [NONE, NONE, NONE],               0, None, Some(70)),
+            (vec![PATH],                          [Some(Limit::At(40)), NONE, NONE], 0, None, Some(60)),
+            (vec![PATH],                          [Some(Limit::At(10)), Some(Limit::At(95)), NONE], 0, None, Some(5)),
+            (vec![PATH],                          [Some(Limit::Max), NONE, NONE],   0, None, Some(0)),
+            (vec![PATH],                          [NONE, NONE, NONE],               9, None, None),
+            (vec![PATH],                          [NONE, NONE, Some(Limit::Max)],   9, None, None),
+            (vec![PATH],                          [NONE, NONE, Some(Limit::At(0))], 9, None, Some(70)),
+            (vec![PATH],                          [NONE, NONE, NONE],               0, omit, None),
+            (vec!["/system.slice/web.service/worker", PATH], [NONE, NONE, NONE],    0, None, None),
+            (vec!["/kube.slice/web.service"],     [NONE, NONE, NONE],               0, None, None),
+            (vec!["/system.slice/isobar.service"], [NONE, NONE, NONE],              0, None, None),
+        ];
+        for (paths, [low, min, swap_max], free, preference, want) in table {
+            let mut snapshot = tree(&paths);
+            let stat = Some(MemoryStat { active_file: Bytes(70), ..MemoryStat::default() });
+            let memory = MemoryFiles {
+                current: Some(Bytes(100)),
+                low,
+                min,
+                swap_max,
+                stat,
+                ..MemoryFiles::default()
+            };
+            for scope in snapshot.scopes.values_mut() {
+                scope.files = Some(Cgroup { memory, preference, ..Cgroup::default() }.into());
+            }
+            let mut sample = Sample::default();
+            let memory = Meminfo { swap_free: Bytes(free), ..Meminfo::default() };
+            sample.node.memory = Some(memory);
+            let protected = Protected::of(&settings(&[]), &sample, &snapshot);
+            let id = CgroupId(paths.len() as u64);
+            let got = protected.caches(std::iter::once(id), &sample);
+            let want = want.map(|bytes| (id, Bytes(bytes))).into_iter().collect();
+            assert_eq!(got, want, "{paths:?} {memory:?}");
         }
     }
 

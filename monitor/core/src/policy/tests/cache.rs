@@ -33,6 +33,7 @@ fn first_step(signal: Signal, parties: &Parties, some: Percent) -> Option<(Strin
         let path = CgroupPath(path.into());
         Cgroup { path, memory, pids_current: Some(2), ..Cgroup::default() }
     };
+    settings.node.system_reserved_cgroup = "/reserved".into();
     let mut engine = Engine::new(settings, Standing::new(1));
     let relief = (1..=20).map(|tick| {
         let at = Nanos(tick * Nanos::SECOND.0);
@@ -90,25 +91,31 @@ fn cache_of_a_service_is_taken_back_before_a_pod_pays_for_it() {
     use StepKind::{Reclaim, StopContainers};
     const BACKUP: &str = "/system.slice/backup.service";
     const KUBELET: &str = "/system.slice/kubelet.service";
+    const RESERVED: &str = "/reserved/helper.service";
     const POD: &str = "/kubepods/besteffort/podother";
     let (calm, stalls) = (Percent(0), Percent(5_00));
     type Row = (&'static Parties, Percent, Option<(&'static str, StepKind)>);
     #[rustfmt::skip]
-    let table: [Row; 5] = [
+    let table: [Row; 8] = [
         // parties, PSI some, first step
         (&[(BACKUP, 50, 600), (POD, 300, 0)],   calm,   Some((BACKUP, Reclaim))),
         (&[(BACKUP, 50, 200), (POD, 100, 600)], calm,   Some(("other", Reclaim))),
         (&[(BACKUP, 50, 400), (POD, 200, 300)], calm,   Some((BACKUP, Reclaim))),
         (&[(BACKUP, 50, 600), (POD, 300, 0)],   stalls, Some(("other", StopContainers))),
-        // Of what the node cannot do without, nothing is taken.
+        // Many have some, and together more than what is missing.
+        (&[(POD, 650, 30), ("/a", 40, 25), ("/b", 40, 25), ("/c", 40, 25), ("/d", 50, 25)],
+                                                calm,   Some(("other", Reclaim))),
+        // Of what the node cannot do without nothing is taken, and of what is reserved.
         (&[(KUBELET, 50, 600), (POD, 300, 0)],  calm,   Some(("other", StopContainers))),
+        (&[(RESERVED, 50, 600), (POD, 300, 0)], calm,   Some(("other", StopContainers))),
+        (&[(BACKUP, 10, 0), (POD, 940, 0)],     calm,   Some(("other", StopContainers))),
     ];
     for (parties, some, want) in table {
         let got = first_step(Signal::MemoryAvailable, parties, some);
         let got = got.as_ref().map(|(uid, step)| (uid.as_str(), *step));
         assert_eq!(got, want, "{parties:?} {some:?}");
     }
-    let of_pods =
-        first_step(Signal::AllocatableMemoryAvailable, &[(BACKUP, 9, 600), (POD, 950, 0)], calm);
-    assert_eq!(of_pods, Some(("other".into(), StopContainers)), "it lies outside of the limit");
+    let of_pods = [(BACKUP, 9, 600), (POD, 950, 0)];
+    let got = first_step(Signal::AllocatableMemoryAvailable, &of_pods, calm);
+    assert_eq!(got, Some(("other".into(), StopContainers)), "it lies outside of the limit");
 }

@@ -33,7 +33,7 @@ fn node(seed: u64, leak: Kib, growth: Growth) -> Node {
 fn what_was_held_before_in_the_same_place_is_no_growth() {
     #[rustfmt::skip]
     let table: [(Kib, Kib, Kib); 5] = [
-        // The leak, a second; what is left when the other begins anew; what that takes a second.
+        // The leak, a second; what is left when the other is restarted or replaced; what it takes a second then.
         (     MIB, 130 * MIB, 100 * MIB),
         ( 2 * MIB, 120 * MIB, 400 * MIB),
         ( 5 * MIB, 150 * MIB,  60 * MIB),

@@ -33,10 +33,16 @@ impl Values {
         self.all.len() == other.all.len() && self.parts().eq(other.parts())
     }
 
-    /// The JSON pointer (RFC 6901) of the value at a place.
-    pub(in crate::recording) fn pointer(&self, place: usize) -> String {
-        let mut steps = Vec::new();
-        for part in self.parts().take(place + 1) {
+    /// The JSON pointers (RFC 6901) of the values at these places, which ascend.
+    pub(in crate::recording) fn pointers(
+        &self,
+        places: impl Iterator<Item = usize>,
+    ) -> Vec<String> {
+        let (mut places, mut steps, mut pointers) = (places.peekable(), Vec::new(), Vec::new());
+        for (at, part) in self.parts().enumerate() {
+            if places.peek().is_none() {
+                break;
+            }
             if let (Some(Step::Element(n)), true) = (steps.last_mut(), part != Part::End) {
                 *n += 1;
             }
@@ -47,8 +53,9 @@ impl Values {
                 (Part::End, _) => drop(steps.pop()),
                 (Part::Leaf | Part::Name(_), _) => {}
             }
+            pointers.extend(places.next_if_eq(&at).map(|_| pointer(&steps)));
         }
-        pointer(&steps)
+        pointers
     }
 
     fn parts(&self) -> impl Iterator<Item = Part<'_>> {
