@@ -101,14 +101,16 @@ impl<'a> Protected<'a> {
         })
     }
 
-    /// Whether the kernel's OOM killer may be pointed at it: not at what is protected, nor at
-    /// services that the node could not do without.
+    /// Whether the kernel's OOM killer may be pointed at it: not at what is protected or opted out, nor
+    /// at services that the node could not do without.
     pub(super) fn may_be_marked(&self, id: CgroupId, scope: &Scope) -> bool {
         let name = |segment: &str| segment.split(['.', '@']).next().map(str::to_owned);
         let is_vital = |segment| name(segment).is_some_and(|name| VITAL.contains(&name.as_str()));
         let is_pod = matches!(scope.place, Place::Pod { .. });
         let mut names = scope.path.segments().take(self.n_names_of_root(id));
-        self.why(id).is_none() && (is_pod || !names.any(is_vital))
+        let is_omitted =
+            scope.files.as_ref().is_some_and(|f| f.preference == Some(Preference::Omit));
+        self.why(id).is_none() && !is_omitted && (is_pod || !names.any(is_vital))
     }
 
     /// Page cache in use of services, and of other parties outside pods, that may be taken back. None of
@@ -130,7 +132,6 @@ impl<'a> Protected<'a> {
             let files = scope.files.as_deref()?;
             let memory = &files.memory;
             let is_open = !parents.contains(&id)
-                && files.preference != Some(Preference::Omit)
                 && (is_swap_full || memory.swap_max == Some(Limit::At(0)))
                 && !self.reserved.iter().any(|reserved| scope.path.is_within(reserved))
                 && self.may_be_marked(id, scope);
@@ -248,8 +249,11 @@ mod tests {
             }
             let protected = Protected::of(&Settings::default(), &Sample::default(), &snapshot);
             let id = CgroupId(paths.len() as u64);
-            let got = protected.may_be_marked(id, &snapshot.scopes[&id]);
-            assert_eq!(got, want, "{path} {delegated:?}");
+            let mut scope = snapshot.scopes[&id].clone();
+            assert_eq!(protected.may_be_marked(id, &scope), want, "{path} {delegated:?}");
+            let preference = Some(Preference::Omit);
+            scope.files = Some(Cgroup { preference, ..Cgroup::default() }.into());
+            assert!(!protected.may_be_marked(id, &scope), "{path} is opted out");
         }
     }
 
