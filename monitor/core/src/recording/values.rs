@@ -54,8 +54,8 @@ impl Values {
         object.serialize(self)
     }
 
-    /// By place, ascending, how much each number has changed since `before`; `None` if anything else has, or a
-    /// number by more than an `i64`.
+    /// By place, ascending, how much each number has changed since `before`; `None` if anything else has,
+    /// or a number by more than an `i64`.
     pub(super) fn changes(&self, before: &Self) -> Option<Vec<(usize, i64)>> {
         if self.all.len() != before.all.len() || self.texts != before.texts {
             return None;

@@ -1,4 +1,5 @@
-//! Where each value of an object is.
+//! Where each value of an object is: its place in the list, and its JSON pointer. Objects of which the
+//! places have the same pointers are alike.
 
 use super::{Name, Value, Values};
 
