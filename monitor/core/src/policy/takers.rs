@@ -143,7 +143,8 @@ impl TakerStanding {
     fn forget_ended(&mut self, before: Option<&Sample>, sample: &Sample, there: &Parties<'_>) {
         let gone: Vec<_> = self.parties.extract_if(.., |id, _| !there.contains_key(id)).collect();
         let Some(before) = before.filter(|_| !gone.is_empty()) else { return };
-        let (places, victims) = (before.places(), ended_by_isobar(sample, sample.at.boot));
+        let (places, now) = (before.places(), sample.at.boot);
+        let [takers, payers] = [false, true].map(|payers| ended_by_isobar(sample, now, payers));
         for (id, readings) in gone {
             // What is no party of its own any more still holds it.
             let has_ended = !sample.cgroups.contains_key(&id);
@@ -160,12 +161,12 @@ impl TakerStanding {
                 continue;
             };
             let Some(named) = Named::at(&place, before) else { continue };
-            let is_victim = pod.is_evicted || victims.contains(&id);
+            let is_victim = takers.contains(&id) || pod.is_evicted && !payers.contains(&id);
             let kept = |counts| self.kept(&readings, slot, counts);
             // Shared memory outlives it.
             let held = kept(Counts::Held).saturating_sub(last.shmem.0);
             let held = Holding(held, 0, kept(Counts::Threads));
-            self.heirs.leave(id, named, Left { at: sample.at.boot, held }, is_victim);
+            self.heirs.leave(id, named, Left { at: now, held }, is_victim);
         }
     }
 
@@ -248,7 +249,7 @@ impl TakerStanding {
         };
         let resource = if counts == Counts::Threads { Resource::Pids } else { Resource::Memory };
         let least = taker_from(0, resource);
-        let ended = ended_by_isobar(sample, now.at);
+        let ended = ended_by_isobar(sample, now.at, false);
         // Page cache that a party had was not given back: want of memory took it.
         let may_be_kept = |id: &CgroupId| counts != Counts::WithCache && !ended.contains(id);
         let since = |slot: usize| {

@@ -1,6 +1,7 @@
 //! Which of isobar's own pressure thresholds are met.
 //! In: thresholds, a snapshot, outlooks and the state of the last tick. Out: met thresholds.
-//! A threshold without a measurement is not met, and its grace period starts again.
+//! A threshold without a measurement is not met; what had passed of its grace period shrinks by the
+//! time without one.
 //! Rules: docs/policy.md.
 
 use serde::{Deserialize, Serialize};
@@ -54,7 +55,13 @@ pub fn judge(
         is_met(threshold.on, measured).then_some((*threshold, met))
     };
     let all: Vec<_> = thresholds.iter().filter_map(met).collect();
+    // What was not measured may still be met: of each second without a measurement one that was met
+    // is taken back.
+    let shrunk = |since: Nanos| since.plus(snapshot.interval).plus(snapshot.interval);
+    let unknown = thresholds.iter().filter(|one| !is_measured(one, snapshot, outlooks));
+    let unknown: Vec<_> = unknown.map(|one| (*one, shrunk(since(one)))).collect();
     standing.0 = all.iter().map(|(threshold, met)| (*threshold, met.since)).collect();
+    standing.0.extend(unknown.into_iter().filter(|(_, since)| *since < now));
     all.into_iter().map(|(_, met)| met).collect()
 }
 
@@ -65,18 +72,20 @@ pub(super) fn unmeasured(
     snapshot: &Snapshot,
     outlooks: &[Outlook],
 ) -> impl Iterator<Item = Trigger> {
-    let is_measured = |threshold: &PressureThreshold| {
-        let outlook = outlooks.iter().find(|outlook| outlook.scope == threshold.scope);
-        match threshold.on {
-            PressureSignal::Exhaustion(_) => {
-                outlook.is_some_and(|one| one.left.is_some() && one.growth.is_some())
-            }
-            on => measured(threshold, snapshot, outlooks)
-                .is_some_and(|found| is_met(on, found.certain) || !is_met(on, found.possible)),
-        }
-    };
-    let all = thresholds.iter().filter(move |threshold| !is_measured(threshold));
+    let all = thresholds.iter().filter(|threshold| !is_measured(threshold, snapshot, outlooks));
     all.map(|threshold| Trigger::Pressure(*threshold))
+}
+
+/// Whether it is certain that the threshold is met, or that it is not.
+fn is_measured(threshold: &PressureThreshold, snapshot: &Snapshot, outlooks: &[Outlook]) -> bool {
+    let outlook = outlooks.iter().find(|outlook| outlook.scope == threshold.scope);
+    match threshold.on {
+        PressureSignal::Exhaustion(_) => {
+            outlook.is_some_and(|one| one.left.is_some() && one.growth.is_some())
+        }
+        on => measured(threshold, snapshot, outlooks)
+            .is_some_and(|found| is_met(on, found.certain) || !is_met(on, found.possible)),
+    }
 }
 
 /// A measured value in the threshold's unit: hundredths of a percent, nanoseconds, or pages per

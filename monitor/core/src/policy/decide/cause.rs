@@ -13,7 +13,7 @@ use super::{Counts, Proposal, Question, beyond_budget, of_those, wanted};
 use crate::model::cgroup::{Cgroup, CgroupId};
 use crate::model::condition::ScopeName;
 use crate::model::decision::{
-    Candidate, Hold, InForce, Loss, Met, Relief, StepKind, Taker, Trigger,
+    Candidate, Hold, InForce, Loss, Met, Relief, StepKind, Taker, Target, Trigger,
 };
 use crate::model::pod::Place;
 use crate::model::threshold::{Amount, Resource, Signal};
@@ -113,7 +113,10 @@ impl Shortage<'_> {
         let hard = hard.filter(|_| !self.is_covered(standing));
         match hard {
             Some(hard) if chosen.is_none() && standing.budget_again(question.relief).is_none() => {
-                payer(question, standing, field, first, hard)
+                let is_payer = self.is_of_no_candidate();
+                let marked = |target| Target { is_payer, ..target };
+                let as_payer = |new: Proposal| Proposal { target: marked(new.target), ..new };
+                Ok(payer(question, standing, field, first, hard)?.map(as_payer))
             }
             _ => Ok(chosen),
         }
@@ -133,6 +136,16 @@ impl Shortage<'_> {
     /// Whether more belongs to no party than the largest of those took whose growth counts.
     fn is_of_none(&self) -> bool {
         self.loss.unattributed > self.largest().map_or(Bytes(0), |most| most.taken)
+    }
+
+    /// Whether most of all was taken by a party that is no candidate, or by none: not by a pod that
+    /// took what it requests, for which another one pays that holds it.
+    fn is_of_no_candidate(&self) -> bool {
+        let most = self.loss.takers.iter().max_by_key(|taker| taker.taken);
+        let is_other = |taker: &Taker| {
+            !self.is_candidate(taker) && !self.field.took_what_was_promised(&taker.uid)
+        };
+        self.loss.is_of_no_cgroup() || most.is_some_and(is_other)
     }
 
     fn is_candidate(&self, taker: &Taker) -> bool {

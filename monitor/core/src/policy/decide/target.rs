@@ -52,6 +52,7 @@ pub(crate) fn targets_of(
             path,
             groups,
             containers: containers.filter_map(|container| container.id.clone()).collect(),
+            is_payer: false,
         }
     };
     candidates.iter().map(one).collect()

@@ -151,7 +151,11 @@ pub fn choice(action: &Action) -> String {
         }
         (_, why) => reason(why),
     };
-    format!("chosen because {why}")
+    let payer = match action.target.is_payer {
+        true => "; a hard threshold demands a victim, and who took what is short is no candidate",
+        false => "",
+    };
+    format!("chosen because {why}{payer}")
 }
 
 /// A squeeze that is taken back, and why.

@@ -14,9 +14,11 @@ pub(super) fn acted_on(sample: &Sample, is: impl Fn(&InForce) -> bool) -> BTreeS
     entries.flat_map(|entry| entry.action.target.cgroups()).map(|(id, _)| id).collect()
 }
 
-/// Victims, now and of the last ten minutes. What one held was too much: all that it takes again counts.
-pub(super) fn ended_by_isobar(sample: &Sample, now: Nanos) -> BTreeSet<CgroupId> {
+/// Victims, now and of the last ten minutes: those that took what was short, or those that paid for
+/// others. What a taker held was too much, so all that it takes again counts.
+pub(super) fn ended_by_isobar(sample: &Sample, now: Nanos, is_payer: bool) -> BTreeSet<CgroupId> {
     acted_on(sample, |entry| match entry.phase {
+        _ if entry.action.target.is_payer != is_payer => false,
         Phase::Ending => true,
         Phase::Ended { at } => now.since(at) <= ALONG.plus(ALONG),
         Phase::Marked | Phase::Squeezed => false,

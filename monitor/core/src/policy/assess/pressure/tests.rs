@@ -125,19 +125,32 @@ fn pressure_grace() {
         (20, Some(60_00), Some((0, true))),
         (21, Some(59_99), None),
         (22, Some(60_00), Some((22, false))),
-        (41, None,        None), // not measured
-        (42, Some(60_00), Some((42, false))),
+        (30, Some(60_00), Some((22, false))),
+        (31, None,        None), // not measured: a second of the eight is taken back
+        (32, Some(60_00), Some((24, false))),
+        (43, Some(60_00), Some((24, false))),
+        (44, Some(60_00), Some((24, true))),
+        (58, None,        None), // 14 s of 20
+        (59, Some(60_00), Some((52, false))),
+        (66, None,        None), // longer than it was met
+        (67, Some(60_00), Some((67, false))),
+        (68, None,        None),
+        (69, Some(59_99), None),
+        (70, Some(60_00), Some((70, false))),
         (5,  Some(60_00), Some((5, false))), // a clock that ran backwards
         (25, Some(60_00), Some((5, true))),
     ];
     let mut standing = PressureStanding::default();
+    let mut before = 0_u64;
     for (second, shortage, want) in table {
         let whole = Scope { shortage: shortage.and_then(union), ..Scope::default() };
-        let mut snapshot = Snapshot { whole, ..Snapshot::default() };
+        let interval = seconds(u64::saturating_sub(second, before));
+        let mut snapshot = Snapshot { whole, interval, ..Snapshot::default() };
         snapshot.at.boot = seconds(second);
         let got = judge(&threshold, &snapshot, &[], &BOTH, &mut standing);
         let got = got.first().map(|met| (met.since.0 / Nanos::SECOND.0, met.is_due));
         assert_eq!(got, want, "second {second}");
+        before = second;
     }
 }
 

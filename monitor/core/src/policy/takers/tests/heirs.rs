@@ -33,18 +33,21 @@ fn pod(uid: &str, owner: Option<(&str, &str, &str)>) -> Pod {
 enum End {
     ByItself,
     ByIsobar,
+    /// By isobar, for what others took.
+    AsPayer,
     ByTheKubelet,
     /// By itself, and what it held was a tmpfs, which stays.
     OfSharedMemory,
 }
 
 /// The first pod, ended by isobar.
-fn killed() -> InForce {
+fn killed(is_payer: bool) -> InForce {
     let threshold = Trigger::Pressure(usual_pressure_thresholds()[0]);
     let reason = Met { threshold, since: Nanos(0), is_due: true, measured: 0, missing: None };
     let mut action = made::action(StepKind::KillContainers, reason);
     action.target.cgroup = Some(CgroupId(3));
     action.target.path = Some(CgroupPath(POD.into()));
+    action.target.is_payer = is_payer;
     let phase = Phase::Ended { at: Nanos(END * Nanos::SECOND.0) };
     InForce { action, since: Nanos(0), held: None, phase }
 }
@@ -59,7 +62,8 @@ struct Second {
 /// Takers 12 s after the first pod has ended, in whose place these have come.
 fn told(first: Option<(&str, &str, &str)>, others: &[Second], end: End) -> Vec<(String, u64)> {
     let uids: Vec<String> = (2..).map(|n| format!("u{n}")).take(others.len()).collect();
-    let is_evicted = end == End::ByTheKubelet;
+    // The agent tells of its own evictions as of the kubelet's.
+    let is_evicted = matches!(end, End::ByTheKubelet | End::AsPayer);
     let pods: Pods = std::iter::once(Pod { is_evicted, ..pod("u1", first) })
         .chain(uids.iter().zip(others).map(|(uid, other)| pod(uid, other.owner)))
         .map(|pod| (pod.uid.clone(), pod))
@@ -80,8 +84,8 @@ fn told(first: Option<(&str, &str, &str)>, others: &[Second], end: End) -> Vec<(
             .map(|(path, id, held)| (CgroupId(id + 1), Arc::new(cgroup(&path, held, Limit::Max))));
         sample.cgroups.extend(cgroups);
         sample.pods = Some(Pods::clone(&pods));
-        if end == End::ByIsobar && t >= END {
-            sample.in_force = vec![killed()];
+        if matches!(end, End::ByIsobar | End::AsPayer) && t >= END {
+            sample.in_force = vec![killed(end == End::AsPayer)];
         }
         let first = sample.cgroups.get_mut(&CgroupId(3));
         if let Some(first) = first.filter(|_| end == End::OfSharedMemory) {
@@ -121,10 +125,29 @@ fn what_a_pod_held_is_no_growth_of_the_one_that_comes_in_its_place() {
             large.map(|(name, mib)| (name.clone(), amount(&name, mib))).collect()
         };
         let want: Vec<_> = want.iter().map(|(name, mib)| ((*name).to_owned(), *mib)).collect();
-        assert_eq!(of(End::ByItself), want, "{what}");
+        for end in [End::ByItself, End::AsPayer] {
+            assert_eq!(of(end), want, "{what}, {end:?}");
+        }
         for end in [End::ByIsobar, End::ByTheKubelet, End::OfSharedMemory] {
             let taken = of(end).iter().any(|(name, mib)| name == "shop/u2" && *mib > 100);
             assert!(taken, "{what}, {end:?}");
         }
+    }
+}
+
+#[test]
+fn what_a_payer_held_is_no_growth_of_its_next_container() {
+    for (is_payer, want) in [(true, DAEMON), (false, "shop/u1")] {
+        let pods: Pods = BTreeMap::from([("u1".to_owned(), pod("u1", None))]).into();
+        let at = |t: u64| {
+            let held = if t < END { 300 } else { (60 * t.saturating_sub(END + 4)).min(290) };
+            let own = 10 + LEAK * t;
+            let mut sample = sample(t, held + own, &[("/kubepods", 0), (DAEMON, own), (POD, held)]);
+            sample.pods = Some(Pods::clone(&pods));
+            sample.in_force.extend((t >= END).then(|| killed(is_payer)));
+            sample
+        };
+        let (_, takers, _) = takers(&(0..=END + 14).map(at).collect::<Vec<_>>());
+        assert_eq!(takers[0].0, want, "{takers:?}");
     }
 }
