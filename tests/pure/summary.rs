@@ -78,7 +78,7 @@ async fn told(snapshot: Snapshot, sample: &Sample, settings: &Settings) -> Value
 fn snapshot() -> Snapshot {
     let mut snapshot = made_up::snapshot(1);
     let id = snapshot.scopes.values().find_map(|scope| match &scope.place {
-        Place::Container { pod, id, .. } if pod == POD_A => Some(id.clone()),
+        Place::Container { pod, id, .. } if **pod == *POD_A => Some(id.as_ref().into()),
         _ => None,
     });
     let container = Container { name: "app".into(), id, ..Container::default() };

@@ -150,9 +150,9 @@ fn wanted(sample: &Sample) -> Wanted {
             Place::Container { pod, id, .. } => (pod, Some(id)),
             _ => continue,
         };
-        let known = names.get(uid.as_str());
-        let containers = pods.entry(uid).or_default();
-        let Some(id) = id else { continue };
+        let known = names.get(&*uid);
+        let containers = pods.entry(uid.as_ref().into()).or_default();
+        let Some(id) = id.map(|id| id.as_ref().to_owned()) else { continue };
         match known {
             // Its sandbox has no name, and counts for nothing.
             Some(pod) => {

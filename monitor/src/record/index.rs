@@ -11,8 +11,10 @@ use std::sync::Arc;
 
 use memchr::memmem;
 use serde::de::DeserializeOwned;
+use zstd::stream::read::Decoder;
+use zstd::zstd_safe::{self, DCtx, DParameter, ResetDirective};
 
-use super::lines::{MAGIC, decoder};
+use super::lines::{MAGIC, WINDOW as LARGEST_WINDOW};
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::Moment;
 use isobar_core::model::units::Nanos;
@@ -72,10 +74,10 @@ pub(super) fn find(segments: &[PathBuf], wall: Nanos, end: Option<&Place>) -> io
         Some(Place { segment, chapter: 0, .. }) => (*segment, u64::MAX),
         Some(Place { segment, chapter, .. }) => (segment + 1, *chapter),
     };
-    let mut found = None;
+    let (mut heads, mut found) = (Heads::new()?, None);
     for (segment, path) in segments.iter().enumerate().take(n).rev() {
         let Some(file) = open(path)? else { continue };
-        let begun = begun(&file)?;
+        let begun = heads.begun_at(&file, 0)?;
         found = Some((segment, file));
         if matches!(begun, Begun::At(at) if at.wall < wall) {
             break;
@@ -83,7 +85,7 @@ pub(super) fn find(segments: &[PathBuf], wall: Nanos, end: Option<&Place>) -> io
     }
     let Some((segment, file)) = found else { return Ok(Place::default()) };
     let end = if segment + 1 == n { end } else { u64::MAX };
-    Ok(Place { segment, ..within(file, wall, end)? })
+    Ok(Place { segment, ..heads.within(file, wall, end)? })
 }
 
 /// `None` if it was deleted, for want of room, since it was listed.
@@ -101,6 +103,7 @@ pub(super) fn first_of_boot(
     from: Nanos,
 ) -> io::Result<Option<Moment>> {
     let Place { segment, file: mut found, mut chapter, .. } = find(segments, from, None)?;
+    let mut heads = Heads::new()?;
     for path in segments.iter().skip(segment) {
         let file = match found.take() {
             Some(file) => Some(file),
@@ -109,8 +112,7 @@ pub(super) fn first_of_boot(
         let Some(file) = file else { continue };
         let mut next = Some(std::mem::take(&mut chapter));
         while let Some(at) = next {
-            (&*file).seek(SeekFrom::Start(at))?;
-            let text = head(&file)?.unwrap_or_default();
+            let text = heads.head(&file, at)?.unwrap_or_default();
             if text.starts_with(format::OPENING.as_bytes())
                 && let Some(facts) = field::<NodeFacts>(&text, "facts")
                 && facts.boot_id == boot_id
@@ -123,87 +125,192 @@ pub(super) fn first_of_boot(
     Ok(None)
 }
 
-/// The last chapter before the byte `end` that begins before `wall`, or has a mark before it.
-fn within(file: File, wall: Nanos, end: u64) -> io::Result<Place> {
-    let end = file.metadata()?.len().min(end);
-    let found = match last_before(&file, wall, end)? {
-        Some(last) => chapter_of(&file, last, wall)?,
-        // All frames have to be looked at.
-        None => chapter_in(&file, &walked(&file, 0, end)?, wall)?,
-    };
-    let (chapter, mark) = found.unwrap_or_default();
-    Ok(Place { chapter, mark, file: Some(file.into()), ..Place::default() })
-}
+/// Reads what frames begin with. One serves for all of a search: to begin anew, zstd takes longer than
+/// to read the beginning of a frame.
+pub(super) struct Heads(DCtx<'static>);
 
-/// The last frame that begins before `wall`, else the first one. `None` where frames may not be in the
-/// order of the wall clock: the first and the last one that have a moment are compared.
-fn last_before(file: &File, wall: Nanos, end: u64) -> io::Result<Option<u64>> {
-    let (Some(first), Some(last)) = (moment_at(file, 0)?, last_frame(file, end)?) else {
-        return Ok(None);
-    };
-    let [by_boot, by_wall] = [last.boot.since(first.boot), last.wall.since(first.wall)];
-    if last.boot < first.boot || by_boot.0.abs_diff(by_wall.0) > STEADY.0 {
-        return Ok(None);
+impl Heads {
+    pub(super) fn new() -> io::Result<Self> {
+        let mut context = DCtx::create();
+        context.set_parameter(DParameter::WindowLogMax(LARGEST_WINDOW)).map_err(failed)?;
+        Ok(Self(context))
     }
-    let (mut low, mut high) = (0, end);
-    while low + 1 < high {
-        let middle = low.midpoint(high);
-        match next_frame(file, middle, high)? {
-            Some((frame, at)) if at.wall < wall => low = frame,
-            _ => high = middle,
+
+    /// The last chapter before the byte `end` that begins before `wall`, or has a mark before it.
+    fn within(&mut self, file: File, wall: Nanos, end: u64) -> io::Result<Place> {
+        let end = file.metadata()?.len().min(end);
+        let mut mark = None;
+        let chapter = match self.last_before(&file, wall, end)? {
+            Some(last) => self.chapter_of(&file, last, wall, &mut mark)?,
+            // All frames have to be looked at.
+            None => self.chapter_in(&file, &walked(&file, 0, end)?, wall, &mut mark)?,
+        };
+        let (mark, chapter) = (mark.filter(|_| chapter.is_some()), chapter.unwrap_or_default());
+        Ok(Place { chapter, mark, file: Some(file.into()), ..Place::default() })
+    }
+
+    /// The last frame that begins before `wall`, else the first one. `None` where frames may not be in the
+    /// order of the wall clock: the first and the last one that have a moment are compared.
+    fn last_before(&mut self, file: &File, wall: Nanos, end: u64) -> io::Result<Option<u64>> {
+        let (Some(first), Some(last)) = (self.moment_at(file, 0)?, self.last_frame(file, end)?)
+        else {
+            return Ok(None);
+        };
+        let [by_boot, by_wall] = [last.boot.since(first.boot), last.wall.since(first.wall)];
+        if last.boot < first.boot || by_boot.0.abs_diff(by_wall.0) > STEADY.0 {
+            return Ok(None);
         }
+        let (mut low, mut high) = (0, end);
+        while low + 1 < high {
+            let middle = low.midpoint(high);
+            match self.next_frame(file, middle, high)? {
+                Some((frame, at)) if at.wall < wall => low = frame,
+                _ => high = middle,
+            }
+        }
+        Ok(Some(low))
     }
-    Ok(Some(low))
-}
 
-/// The moment of the last frame that has one.
-fn last_frame(file: &File, end: u64) -> io::Result<Option<Moment>> {
-    let (mut from, mut left) = (end, FOREIGN);
-    while from > 0 {
-        let high = from;
-        from = from.saturating_sub((WINDOW - OVERLAP) as u64);
-        let window = window(file, from, high)?;
-        for found in memmem::rfind_iter(&window, &MAGIC) {
-            let moment = moment_at(file, from + found as u64)?;
-            left -= 1;
-            if moment.is_some() || left == 0 {
-                return Ok(moment);
+    /// The moment of the last frame that has one.
+    fn last_frame(&mut self, file: &File, end: u64) -> io::Result<Option<Moment>> {
+        let (mut from, mut left) = (end, FOREIGN);
+        while from > 0 {
+            let high = from;
+            from = from.saturating_sub((WINDOW - OVERLAP) as u64);
+            let window = window(file, from, high)?;
+            for found in memmem::rfind_iter(&window, &MAGIC) {
+                let moment = self.moment_at(file, from + found as u64)?;
+                left -= 1;
+                if moment.is_some() || left == 0 {
+                    return Ok(moment);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The chapter of the frame `last`, which is the `mark` if it begins with one.
+    fn chapter_of(
+        &mut self,
+        file: &File,
+        last: u64,
+        wall: Nanos,
+        mark: &mut Option<u64>,
+    ) -> io::Result<Option<u64>> {
+        if matches!(self.begun_at(file, last)?, Begun::At(at) if at.wall < wall) {
+            return Ok(Some(last));
+        }
+        let (mut back, mut end) = (BACK, last + 1);
+        loop {
+            let from = last.saturating_sub(back);
+            back = back.saturating_mul(2);
+            let begin = match from {
+                0 => Some(0),
+                _ => self.next_frame(file, from, end)?.map(|(at, _)| at),
+            };
+            // What follows was looked at before.
+            if let Some(begin) = begin.filter(|begin| *begin < end) {
+                let found = self.chapter_in(file, &walked(file, begin, end)?, wall, mark)?;
+                if found.is_some() {
+                    return Ok(found);
+                }
+                end = begin;
+            }
+            if from == 0 {
+                return Ok(None);
             }
         }
     }
-    Ok(None)
+
+    /// Of these frames the last chapter that begins before `wall`, or has a `mark` before it.
+    fn chapter_in(
+        &mut self,
+        file: &File,
+        begins: &[u64],
+        wall: Nanos,
+        mark: &mut Option<u64>,
+    ) -> io::Result<Option<u64>> {
+        for &frame in begins.iter().rev() {
+            match self.begun_at(file, frame)? {
+                Begun::At(at) if mark.is_some() || at.wall < wall => return Ok(Some(frame)),
+                Begun::Mark(at) if mark.is_none() && at.wall < wall => *mark = Some(frame),
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first frame from byte `from` on that begins with a moment, before the byte `end`; `None` too
+    /// where the search was given up.
+    fn next_frame(
+        &mut self,
+        file: &File,
+        mut from: u64,
+        end: u64,
+    ) -> io::Result<Option<(u64, Moment)>> {
+        let mut left = FOREIGN;
+        while from < end {
+            let window = window(file, from, end)?;
+            for found in memmem::find_iter(&window, &MAGIC) {
+                let frame = from + found as u64;
+                if let Some(at) = self.moment_at(file, frame)? {
+                    return Ok(Some((frame, at)));
+                }
+                left -= 1;
+                if left == 0 {
+                    return Ok(None);
+                }
+            }
+            if window.len() <= OVERLAP {
+                return Ok(None);
+            }
+            from += (window.len() - OVERLAP) as u64;
+        }
+        Ok(None)
+    }
+
+    fn moment_at(&mut self, file: &File, frame: u64) -> io::Result<Option<Moment>> {
+        Ok(match self.begun_at(file, frame)? {
+            Begun::At(at) | Begun::Mark(at) => Some(at),
+            Begun::Unknown | Begun::Foreign => None,
+        })
+    }
+
+    /// What the frame at byte `frame` begins with.
+    pub(super) fn begun_at(&mut self, file: &File, frame: u64) -> io::Result<Begun> {
+        let Some(start) = self.head(file, frame)? else { return Ok(Begun::Foreign) };
+        let opening = format::OPENING.as_bytes();
+        if start.len() < opening.len() {
+            return Ok(if opening.starts_with(&start) { Begun::Unknown } else { Begun::Foreign });
+        }
+        let is_mark = start.starts_with(mark::OPENING.as_bytes());
+        Ok(match (start.starts_with(opening), is_mark, field(&start, "at")) {
+            (true, _, Some(at)) => Begun::At(at),
+            (true, _, None) => Begun::Unknown,
+            (_, true, Some(at)) => Begun::Mark(at),
+            _ => Begun::Foreign,
+        })
+    }
+
+    /// The first bytes of the text in the frame at byte `from`; `None` if it is no frame.
+    fn head(&mut self, mut file: &File, from: u64) -> io::Result<Option<Vec<u8>>> {
+        let mut magic = [0; MAGIC.len()];
+        let n = file.read_at(&mut magic, from)?;
+        if !MAGIC.starts_with(&magic[..n]) {
+            return Ok(None);
+        }
+        file.seek(SeekFrom::Start(from))?;
+        self.0.reset(ResetDirective::SessionOnly).map_err(failed)?;
+        let text = Decoder::with_context(BufReader::with_capacity(BUFFER, file), &mut self.0);
+        let mut start = Vec::with_capacity(HEAD);
+        // The file may be cut off where the agent was killed; the part before is readable.
+        let _ = text.take(HEAD as u64).read_to_end(&mut start);
+        Ok(Some(start))
+    }
 }
 
-/// The chapter of the frame `last`, and this frame if it begins with a mark.
-fn chapter_of(file: &File, last: u64, wall: Nanos) -> io::Result<Option<(u64, Option<u64>)>> {
-    if matches!(begun_at(file, last)?, Begun::At(at) if at.wall < wall) {
-        return Ok(Some((last, None)));
-    }
-    let mut back = BACK;
-    loop {
-        let from = last.saturating_sub(back);
-        back = back.saturating_mul(2);
-        let begin =
-            if from == 0 { Some(0) } else { next_frame(file, from, last)?.map(|(at, _)| at) };
-        let begins = begin.map(|begin| walked(file, begin, last + 1)).transpose()?;
-        let found = chapter_in(file, &begins.unwrap_or_default(), wall)?;
-        if found.is_some() || from == 0 {
-            return Ok(found);
-        }
-    }
-}
-
-/// Of these frames the last chapter that begins before `wall`, or has a mark before it.
-fn chapter_in(file: &File, begins: &[u64], wall: Nanos) -> io::Result<Option<(u64, Option<u64>)>> {
-    let mut mark = None;
-    for &chapter in begins.iter().rev() {
-        match begun_at(file, chapter)? {
-            Begun::At(at) if mark.is_some() || at.wall < wall => return Ok(Some((chapter, mark))),
-            Begun::Mark(at) if mark.is_none() && at.wall < wall => mark = Some(chapter),
-            _ => {}
-        }
-    }
-    Ok(None)
+fn failed(code: usize) -> io::Error {
+    io::Error::other(zstd_safe::get_error_name(code))
 }
 
 /// Where the frames begin, from the one at `from` to the byte `end`. A frame that is still being written
@@ -218,30 +325,6 @@ fn walked(file: &File, from: u64, end: u64) -> io::Result<Vec<u64>> {
     Ok(begins)
 }
 
-/// The first frame from byte `from` on that begins with a moment, before the byte `end`; `None` too
-/// where the search was given up.
-fn next_frame(file: &File, mut from: u64, end: u64) -> io::Result<Option<(u64, Moment)>> {
-    let mut left = FOREIGN;
-    while from < end {
-        let window = window(file, from, end)?;
-        for found in memmem::find_iter(&window, &MAGIC) {
-            let frame = from + found as u64;
-            if let Some(at) = moment_at(file, frame)? {
-                return Ok(Some((frame, at)));
-            }
-            left -= 1;
-            if left == 0 {
-                return Ok(None);
-            }
-        }
-        if window.len() <= OVERLAP {
-            return Ok(None);
-        }
-        from += (window.len() - OVERLAP) as u64;
-    }
-    Ok(None)
-}
-
 /// What is in the file from byte `from` on, as far as frames begin in it before the byte `end`.
 fn window(file: &File, from: u64, end: u64) -> io::Result<Vec<u8>> {
     let most = usize::try_from(end - from).unwrap_or(WINDOW).saturating_add(OVERLAP);
@@ -249,18 +332,6 @@ fn window(file: &File, from: u64, end: u64) -> io::Result<Vec<u8>> {
     let n = file.read_at(&mut window, from)?;
     window.truncate(n);
     Ok(window)
-}
-
-fn moment_at(file: &File, frame: u64) -> io::Result<Option<Moment>> {
-    Ok(match begun_at(file, frame)? {
-        Begun::At(at) | Begun::Mark(at) => Some(at),
-        Begun::Unknown | Begun::Foreign => None,
-    })
-}
-
-fn begun_at(mut file: &File, frame: u64) -> io::Result<Begun> {
-    file.seek(SeekFrom::Start(frame))?;
-    begun(file)
 }
 
 /// Where the frame ends that begins at byte `from`; `None` if it does not end, or is none.
@@ -298,22 +369,6 @@ fn walk(file: &File, from: u64) -> io::Result<Option<u64>> {
     }
 }
 
-/// The first bytes of the text in the frame at the file's position; `None` if it is no frame.
-fn head(mut file: &File) -> io::Result<Option<Vec<u8>>> {
-    let mut magic = Vec::new();
-    let from = file.stream_position()?;
-    file.take(MAGIC.len() as u64).read_to_end(&mut magic)?;
-    if !MAGIC.starts_with(&magic) {
-        return Ok(None);
-    }
-    file.seek(SeekFrom::Start(from))?;
-    let mut start = Vec::new();
-    let text = decoder(BufReader::with_capacity(BUFFER, file))?;
-    // The file may be cut off where the agent was killed; the part before is readable.
-    let _ = text.take(HEAD as u64).read_to_end(&mut start);
-    Ok(Some(start))
-}
-
 /// The first field of this name in it.
 pub(super) fn field<T: DeserializeOwned>(start: &[u8], name: &str) -> Option<T> {
     let text = String::from_utf8_lossy(start);
@@ -322,19 +377,9 @@ pub(super) fn field<T: DeserializeOwned>(start: &[u8], name: &str) -> Option<T> 
 }
 
 /// What the frame at the file's position begins with.
-pub(super) fn begun(file: &File) -> io::Result<Begun> {
-    let Some(start) = head(file)? else { return Ok(Begun::Foreign) };
-    let opening = format::OPENING.as_bytes();
-    if start.len() < opening.len() {
-        return Ok(if opening.starts_with(&start) { Begun::Unknown } else { Begun::Foreign });
-    }
-    let is_mark = start.starts_with(mark::OPENING.as_bytes());
-    Ok(match (start.starts_with(opening), is_mark, field(&start, "at")) {
-        (true, _, Some(at)) => Begun::At(at),
-        (true, _, None) => Begun::Unknown,
-        (_, true, Some(at)) => Begun::Mark(at),
-        _ => Begun::Foreign,
-    })
+pub(super) fn begun(mut file: &File) -> io::Result<Begun> {
+    let frame = file.stream_position()?;
+    Heads::new()?.begun_at(file, frame)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ pub(super) const MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
 /// on 96 CPUs take 51 MiB; so do 2,048, as many as the kernel side has room for, on 256 CPUs.
 pub(super) const LONGEST: u64 = 64 << 20;
 /// What a frame may ask a reader to remember, as a power of two: levels up to 19 ask for no more.
-const WINDOW: u32 = 23;
+pub(super) const WINDOW: u32 = 23;
 
 pub(super) enum Piece {
     /// A line without its newline.

@@ -273,7 +273,7 @@ fn pods(view: &View, disks: Option<&DiskReading>) -> Vec<PodStats> {
     let mut containers = BTreeMap::<&str, Vec<ContainerStats>>::new();
     for scope in snapshot.scopes.values() {
         let Place::Container { pod, id, .. } = &scope.place else { continue };
-        let Some((uid, pod)) = known.get_key_value(pod.as_str()) else { continue };
+        let Some((uid, pod)) = known.get_key_value(&**pod) else { continue };
         // What the API does not list is the sandbox.
         let its = pod.containers.iter().find(|one| one.id.as_deref() == Some(id));
         let list = containers.entry(uid).or_default();
@@ -288,7 +288,7 @@ fn pods(view: &View, disks: Option<&DiskReading>) -> Vec<PodStats> {
     }
     let of_pod = |scope: &Scope| {
         let Place::Pod { uid, .. } = &scope.place else { return None };
-        let pod: &Pod = known.get(uid.as_str())?;
+        let pod: &Pod = known.get(&**uid)?;
         let pod_ref = PodReference {
             name: pod.name.clone(),
             namespace: pod.namespace.clone(),
@@ -298,7 +298,7 @@ fn pods(view: &View, disks: Option<&DiskReading>) -> Vec<PodStats> {
         Some(PodStats {
             pod_ref,
             start_time: started.map(|started| started.to_string()),
-            containers: containers.remove(uid.as_str()),
+            containers: containers.remove(&**uid),
             stats: stats(scope, &at),
             volume: on.pod(uid).and_then(|disk| on.volumes(disk, pod)),
             ephemeral_storage: on.pod(uid).map(|disk| on.used(on.nodefs, disk.whole)),

@@ -131,6 +131,7 @@ fn action(like: &Action) -> Action {
             path: Some(path.clone()),
             groups: vec![TargetGroup { id: CgroupId(5), path }],
             containers: vec!["acme-id".into()],
+            is_payer: true,
         },
         message: "The node was low on resource: memory. Container acme-main was using 5Mi.".into(),
         annotations: BTreeMap::from([("offending_containers".into(), "acme-main".into())]),

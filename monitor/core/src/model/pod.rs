@@ -2,6 +2,8 @@
 //! Knows both cgroup drivers, static pods, containerd, CRI-O and docker, and nested roots as in
 //! kind.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::cgroup::CgroupPath;
@@ -42,11 +44,11 @@ pub enum Place {
     /// A pod's cgroup.
     Pod {
         /// With dashes, as in the API; a static pod's uid is a bare hash.
-        uid: String,
+        uid: Arc<str>,
         class: QosClass,
     },
     /// A container or a sandbox: the path does not tell them apart.
-    Container { pod: String, class: QosClass, id: String, runtime: Runtime },
+    Container { pod: Arc<str>, class: QosClass, id: Arc<str>, runtime: Runtime },
     /// Any other cgroup: a systemd slice, service or scope.
     #[default]
     Other,
@@ -86,7 +88,7 @@ impl Place {
     /// A pod, or the container `below` it.
     fn in_pod<'a>(
         class: QosClass,
-        uid: Option<String>,
+        uid: Option<Arc<str>>,
         mut below: impl Iterator<Item = &'a str>,
     ) -> Self {
         match (uid, below.next().map(container)) {
@@ -134,11 +136,11 @@ impl<'a> Names<'a> {
 
     /// The uid in a pod's plain name. Usually a UUID, 32 hex digits for a static pod, and free
     /// text in a manifest, so any shape is accepted.
-    fn pod_uid(&self, name: &str) -> Option<String> {
+    fn pod_uid(&self, name: &str) -> Option<Arc<str>> {
         let uid = name.strip_prefix("pod").filter(|uid| !uid.is_empty())?;
         match self {
             Self::Plain => Some(uid.into()),
-            Self::Slices(_) => Some(uid.replace('_', "-")),
+            Self::Slices(_) => Some(uid.replace('_', "-").into()),
         }
     }
 }

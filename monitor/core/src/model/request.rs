@@ -33,10 +33,8 @@ pub fn requested<'a>(pods: impl Iterator<Item = &'a Pod>, resource: &str) -> Qua
 #[must_use]
 pub fn cpu_at(place: &Place, pods: &BTreeMap<&str, &Pod>) -> Option<MilliCpu> {
     let asked = match place {
-        Place::Pod { uid, .. } => request(pods.get(uid.as_str())?, "cpu"),
-        Place::Container { pod, id, .. } => {
-            of_container(pods.get(pod.as_str())?.container(id)?, "cpu")
-        }
+        Place::Pod { uid, .. } => request(pods.get(&**uid)?, "cpu"),
+        Place::Container { pod, id, .. } => of_container(pods.get(&**pod)?.container(id)?, "cpu"),
         _ => return None,
     };
     u64::try_from(asked.milli_value()).ok().filter(|milli| *milli > 0).map(MilliCpu)

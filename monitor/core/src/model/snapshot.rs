@@ -27,6 +27,7 @@ use super::units::{Bytes, MilliCpu, Nanos, Percent};
 use super::workload::Pods;
 use crate::model::pod::Place;
 
+pub(crate) use along::Along;
 pub use averages::{Averages, Meters};
 pub use bounds::{Averaged, Bounds};
 pub use io::IoRate;

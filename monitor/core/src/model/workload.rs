@@ -32,8 +32,8 @@ pub fn by_cgroup_uid(pods: &Pods) -> BTreeMap<&str, &Pod> {
 #[must_use]
 pub fn name_at(place: &Place, pods: &BTreeMap<&str, &Pod>) -> Option<String> {
     match place {
-        Place::Pod { uid, .. } => pods.get(uid.as_str()).map(|pod| pod.full_name()),
-        Place::Container { pod, id, .. } => pods.get(pod.as_str()).map(|pod| within(pod, id)),
+        Place::Pod { uid, .. } => pods.get(&**uid).map(|pod| pod.full_name()),
+        Place::Container { pod, id, .. } => pods.get(&**pod).map(|pod| within(pod, id)),
         _ => None,
     }
 }

@@ -14,6 +14,7 @@ mod lost;
 mod room;
 mod written;
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
@@ -24,15 +25,16 @@ pub(crate) use self::figures::{Counts, cache, freed_by_end, held, locked};
 use self::fills::Fills;
 use self::heirs::{Heirs, Left, Named, pod_at};
 pub(crate) use self::lost::Lost;
+use self::lost::capacity;
 pub(crate) use self::room::Limited;
 use self::room::Rooms;
 use self::written::Written;
-use crate::model::cgroup::{CgroupId, Limit};
+use crate::model::cgroup::CgroupId;
 use crate::model::condition::ScopeName;
 use crate::model::decision::Phase;
 use crate::model::node::Meminfo;
 use crate::model::sample::Sample;
-use crate::model::snapshot::{Scope, Snapshot};
+use crate::model::snapshot::{Along, Scope, Snapshot};
 use crate::model::threshold::{Resource, Signal};
 use crate::model::units::{Bytes, Nanos};
 use crate::policy::scope;
@@ -109,20 +111,24 @@ impl TakerStanding {
         }
         let node = sample.node.memory.map(Meminfo::in_use);
         self.slots.push_back(Slot { at: now, node, ..Slot::default() });
-        let is_new = |id: &CgroupId| before.is_some_and(|before| !before.cgroups.contains_key(id));
-        for id in parties.keys().filter(|id| is_new(id)) {
+        let mut known = before.map(|before| Along::of(&before.cgroups));
+        let is_new = |id: &&CgroupId| known.as_mut().is_some_and(|known| known.get(id).is_none());
+        let new: Vec<CgroupId> = parties.keys().filter(is_new).copied().collect();
+        for id in &new {
             self.parties.entry(*id).or_default();
         }
         let n_slots = self.slots.len();
         for (id, scope) in parties {
+            let Entry::Vacant(vacant) = self.parties.entry(*id) else { continue };
             let held = scope.files.as_deref().and_then(|files| Holding::of(files, None));
-            if let (None, Some(held)) = (self.parties.get(id), held) {
+            if let Some(held) = held {
                 // It existed before it became a party of its own: no growth is known yet.
-                self.parties.insert(*id, vec![held; n_slots - usize::from(!is_dense)].into());
+                vacant.insert(vec![held; n_slots - usize::from(!is_dense)].into());
             }
         }
+        let mut there = Along::of(parties);
         for (id, readings) in &mut self.parties {
-            let files = parties.get(id).and_then(|scope| scope.files.as_deref());
+            let files = there.get(id).and_then(|scope| scope.files.as_deref());
             let last = readings.back().copied();
             if is_dense {
                 readings.pop_back();
@@ -134,9 +140,8 @@ impl TakerStanding {
             }
         }
         self.thin_out(now);
-        let new = parties.keys().copied().filter(is_new);
         let named = |id| Named::at(&parties.get(&id)?.place, sample);
-        self.heirs.update(now, |id| parties.contains_key(&id), new, named);
+        self.heirs.update(now, |id| parties.contains_key(&id), new.into_iter(), named);
     }
 
     /// Drops parties that ended: what they held came back to the node, but for shared memory and tmpfs.
@@ -325,18 +330,17 @@ impl TakerStanding {
     }
 
     /// How fast a party grows, in bytes a second; negative if it shrinks.
-    pub(crate) fn rate(&self, id: CgroupId) -> Option<i64> {
-        let readings = self.parties.get(&id)?;
-        let missing = self.slots.len().saturating_sub(readings.len());
-        let times = self.slots.iter().skip(missing).map(|slot| slot.at);
-        rate(times.zip(readings.iter().map(|reading| reading.0)).rev())
+    fn rate(&self, readings: &VecDeque<Holding>) -> Option<i64> {
+        // Readings are aligned at their end.
+        let newest_first = self.slots.iter().rev().zip(readings.iter().rev());
+        rate(newest_first.map(|(slot, reading)| (slot.at, reading.0)))
     }
 
     /// Parties that grow and have a limit of their own: how fast, and how much room is left.
     pub(crate) fn limited(&self, snapshot: &Snapshot, pods: Option<&Scope>) -> Limited {
         let (rooms, mut limited) = (Rooms::of(snapshot), Limited::default());
-        for id in self.parties.keys() {
-            let rate = self.rate(*id).and_then(|rate| u64::try_from(rate).ok());
+        for (id, readings) in &self.parties {
+            let rate = self.rate(readings).and_then(|rate| u64::try_from(rate).ok());
             let Some(rate) = rate.filter(|rate| *rate > 0) else { continue };
             let scope = snapshot.scopes.get(id);
             let left = scope.and_then(|scope| Some((scope, rooms.left(*id, scope)?)));
@@ -381,18 +385,6 @@ pub(crate) fn rate(newest_first: impl Iterator<Item = (Nanos, u64)>) -> Option<i
     let late = per_second(now, recent);
     let early = if oldest.0 < recent.0 { per_second(recent, oldest) } else { late };
     i64::try_from((3 * late + early) / 4).ok()
-}
-
-fn capacity(scope: ScopeName, sample: &Sample, pods: Option<&Scope>) -> Option<u64> {
-    let total = sample.node.memory.map(|memory| memory.total.0);
-    let limit = || match pods?.files.as_ref()?.memory.max? {
-        Limit::At(max) => Some(max),
-        Limit::Max => None,
-    };
-    match scope {
-        ScopeName::System => total,
-        ScopeName::Kubepods => limit().or(total),
-    }
 }
 
 #[cfg(test)]

@@ -54,29 +54,33 @@ impl<'a> Workloads<'a> {
         let scopes = &snapshot.scopes;
         let parents: BTreeSet<CgroupId> =
             scopes.values().filter_map(|scope| scope.parent).collect();
-        let is_pod = |id| scopes.get(&id).is_some_and(|s| matches!(s.place, Place::Pod { .. }));
+        let scope_of = |id: CgroupId| Some((id, scopes.get(&id)?));
+        let up = |id: CgroupId| above(id, snapshot).map_while(scope_of);
+        let is_pod = |scope: &Scope| matches!(scope.place, Place::Pod { .. });
         let is_party = |(id, scope): &(&CgroupId, &Scope)| match &scope.place {
             Place::Pod { .. } => true,
             _ if self.has(**id) => true,
             // CRI-O's monitor and a container belong to their pod.
             Place::Container { .. } | Place::Kubepods | Place::Qos { .. } => false,
             _ => {
-                !parents.contains(id) && !above(**id, snapshot).any(|id| self.has(id) || is_pod(id))
+                !parents.contains(id) && !up(**id).any(|(id, scope)| self.has(id) || is_pod(scope))
             }
         };
         // A reading may have failed; limits are still known then.
-        let has_none =
-            |files: &Cgroup| files.memory == MemoryFiles::default() && !files.is_unread();
-        let has_none = |scope: &Scope| scope.files.as_deref().is_some_and(has_none);
-        let is_other = |id: &CgroupId| scopes.get(id).is_some_and(|s| s.place == Place::Other);
-        let has_some = |id: &CgroupId| scopes.get(id).is_some_and(|scope| !has_none(scope));
-        let holder = |(id, scope): (&CgroupId, &'s Scope)| {
-            let is_elsewhere = is_other(id) && !self.has(*id) && has_none(scope);
-            let mut up = above(*id, snapshot).take_while(is_other);
-            let id = is_elsewhere.then(|| up.find(has_some)).flatten().unwrap_or(*id);
-            Some((id, scopes.get(&id)?))
+        let has_none = |files: &Cgroup| {
+            files.memory.current.is_none()
+                && files.memory == MemoryFiles::default()
+                && !files.is_unread()
         };
-        scopes.iter().filter(is_party).filter_map(holder).collect()
+        let has_none = |scope: &Scope| scope.files.as_deref().is_some_and(has_none);
+        let is_other = |scope: &Scope| scope.place == Place::Other;
+        let holder = |(id, scope): (&CgroupId, &'s Scope)| {
+            let is_elsewhere = is_other(scope) && !self.has(*id) && has_none(scope);
+            let others = || up(*id).take_while(|(_, scope)| is_other(scope));
+            let held = || others().find(|(_, scope)| !has_none(scope));
+            is_elsewhere.then(held).flatten().unwrap_or((*id, scope))
+        };
+        scopes.iter().filter(is_party).map(holder).collect()
     }
 
     /// All workloads with their rules.

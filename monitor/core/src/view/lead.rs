@@ -42,7 +42,7 @@ pub fn lead(view: &View) -> (Lead, Vec<(CgroupId, u64)>) {
         );
     }
     let Some(resource) = about(verdict, decision).0.first().copied() else {
-        let lost = lost(snapshot, &losses(snapshot));
+        let lost = lost(snapshot, &units(snapshot), &losses(snapshot));
         let figure = |id| per_second(lost.get(&id).copied().unwrap_or_default(), snapshot).0;
         let waiting = waiting_most(snapshot, Level::Units, usize::MAX).into_iter();
         return (Lead::Lost, waiting.map(|(id, _)| (id, figure(id))).collect());
@@ -103,7 +103,10 @@ pub(super) struct Sufferer<'a> {
 /// Who waits for a resource, those first that lost most, and of equals those that waited longest.
 pub(super) fn sufferers(snapshot: &Snapshot, resource: Resource) -> Vec<Sufferer<'_>> {
     let (own, lost) = match resource {
-        Resource::Cpu => (own_waits(snapshot), lost(snapshot, &losses(snapshot))),
+        Resource::Cpu => {
+            let units = units(snapshot);
+            (own_waits(snapshot, &units), lost(snapshot, &units, &losses(snapshot)))
+        }
         Resource::Memory | Resource::Io => Default::default(),
     };
     let time = |id: &CgroupId, scope: &Scope| match resource {
@@ -128,27 +131,37 @@ pub(super) fn sufferers(snapshot: &Snapshot, resource: Resource) -> Vec<Sufferer
     waiting
 }
 
+/// Pods and services by path.
+type Units<'a> = BTreeMap<&'a str, CgroupId>;
+
+fn units(snapshot: &Snapshot) -> Units<'_> {
+    let units = snapshot.scopes.iter().filter(|(_, scope)| Level::Units.shows(scope));
+    units.map(|(id, scope)| (&*scope.path.0, *id)).collect()
+}
+
 /// For each unit, how long its tasks waited for other tasks of the same unit.
-fn own_waits(snapshot: &Snapshot) -> BTreeMap<CgroupId, Nanos> {
+fn own_waits(snapshot: &Snapshot, units: &Units<'_>) -> BTreeMap<CgroupId, Nanos> {
     let pairs = snapshot.aggressions.iter().map(|pair| (pair, pair.time));
-    by_unit(snapshot, pairs, |unit, aggressor| is_below(aggressor, unit))
+    by_unit(snapshot, units, pairs, |unit, aggressor| is_below(aggressor, unit))
 }
 
 /// For each unit, what it lost because others ran.
-fn lost(snapshot: &Snapshot, losses: &[CpuLoss<'_>]) -> BTreeMap<CgroupId, Nanos> {
+fn lost(
+    snapshot: &Snapshot,
+    units: &Units<'_>,
+    losses: &[CpuLoss<'_>],
+) -> BTreeMap<CgroupId, Nanos> {
     let pairs = losses.iter().map(|CpuLoss { blame, loss }| (*blame, *loss));
-    by_unit(snapshot, pairs, |unit, aggressor| !is_below(aggressor, unit))
+    by_unit(snapshot, units, pairs, |unit, aggressor| !is_below(aggressor, unit))
 }
 
 /// Sums over the pairs whose sufferer is in a unit, and whose aggressor `counts` for it.
 fn by_unit<'a>(
     snapshot: &Snapshot,
+    units: &Units<'_>,
     pairs: impl Iterator<Item = (&'a Blame, Nanos)>,
     counts: impl Fn(&str, &CgroupPath) -> bool,
 ) -> BTreeMap<CgroupId, Nanos> {
-    let units = snapshot.scopes.iter().filter(|(_, scope)| Level::Units.shows(scope));
-    let by_path: BTreeMap<&str, CgroupId> =
-        units.map(|(id, scope)| (&*scope.path.0, *id)).collect();
     let mut sums = BTreeMap::<CgroupId, Nanos>::new();
     for (pair, time) in pairs {
         let (Some(victim), Some(aggressor)) =
@@ -157,7 +170,7 @@ fn by_unit<'a>(
             continue;
         };
         let ends = victim.0.match_indices('/').map(|(end, _)| end).chain([victim.0.len()]);
-        let above = ends.filter_map(|end| by_path.get_key_value(&victim.0[..end]));
+        let above = ends.filter_map(|end| units.get_key_value(&victim.0[..end]));
         for (_, id) in above.filter(|(unit, _)| counts(unit, aggressor)) {
             let sum = sums.entry(*id).or_default();
             *sum = sum.plus(time);

@@ -233,7 +233,7 @@ mod tests {
         let class = QosClass::Burstable;
         let pod = || "u".to_owned();
         let container =
-            Place::Container { pod: pod(), class, id: "i".into(), runtime: Runtime::CriO };
+            Place::Container { pod: pod().into(), class, id: "i".into(), runtime: Runtime::CriO };
         #[rustfmt::skip]
         let table = [
             // path, place, listed among units
@@ -242,7 +242,7 @@ mod tests {
             ("/mine",                        Place::Other,             true),
             ("/kubepods.slice",              Place::Kubepods,          false),
             ("/kubepods.slice/b.slice",      Place::Qos { class },     false),
-            ("/kubepods.slice/p.slice",      Place::Pod { uid: pod(), class }, true),
+            ("/kubepods.slice/p.slice",      Place::Pod { uid: pod().into(), class }, true),
             ("/kubepods.slice/p.slice/c",    container,                false),
         ];
         for (path, place, want) in table {

@@ -72,11 +72,11 @@ pub(in crate::act) fn of(
             _ => None,
         })
         .collect();
-    let is_there = |name: &String| children.iter().any(|(id, _)| name.contains(id));
+    let is_there = |name: &String| children.iter().any(|(id, _)| name.contains(&**id));
     let all_known = !containers.is_empty() && containers.iter().all(is_there);
     let mut work = Vec::new();
     for (id, child) in children {
-        let is_named = containers.iter().any(|name| name.contains(&id));
+        let is_named = containers.iter().any(|name| name.contains(&*id));
         if is_named || !all_known && !is_sandbox(proc, &child)? {
             work.push(child);
         }

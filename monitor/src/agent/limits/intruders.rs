@@ -50,7 +50,7 @@ pub fn intruders(
         let work = processes.into_iter().filter(|process| process.oom_score_adj != oom::SANDBOX);
         let on_reserved = work.filter_map(|process| {
             let cpus = cpus::common(&process.cpus_allowed, reserved);
-            let (pod, cgroup) = (pod.clone(), path.clone());
+            let (pod, cgroup) = (pod.as_ref().into(), path.clone());
             let Process { pid, name, .. } = process;
             (!cpus.0.is_empty()).then_some(Intruder { pid, name, pod, cgroup, cpus })
         });

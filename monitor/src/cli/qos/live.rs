@@ -219,8 +219,8 @@ impl<'a> Node<'a> {
             container: container.map(|container| container.name.as_str()),
             processes: scored.collect(),
             limits: limits.unwrap_or_default(),
-            pod_uid: uid,
-            id,
+            pod_uid: uid.as_ref().into(),
+            id: id.as_ref().into(),
             qos_class: class,
             expected,
         })

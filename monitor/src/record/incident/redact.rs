@@ -298,7 +298,7 @@ mod tests {
                 let Place::Container { pod, id: kept, .. } = renamed else {
                     panic!("{path}: {renamed:?}")
                 };
-                assert_eq!((pod, kept), (names.text(uid), id.clone()), "{path}");
+                assert_eq!((&*pod, &*kept), (&*names.text(uid), &*id), "{path}");
             }
         }
     }

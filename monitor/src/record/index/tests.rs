@@ -6,6 +6,10 @@ use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath};
 use isobar_core::model::sample::Sample;
 use isobar_core::policy::engine::Engine;
 
+fn heads() -> Heads {
+    Heads::new().unwrap()
+}
+
 /// Ticks of a node of which each is as long as `n_groups` names.
 fn record(path: &Path, n_ticks: u64, n_groups: u64) {
     let mut engine = Engine::default();
@@ -29,10 +33,17 @@ fn record(path: &Path, n_ticks: u64, n_groups: u64) {
     }
 }
 
+/// The chapter, and the mark in it, of those that begin with these frames.
+fn one_by_one(file: &File, all: &[u64], wall: Nanos) -> (u64, Option<u64>) {
+    let mut mark = None;
+    let chapter = heads().chapter_in(file, all, wall, &mut mark).unwrap();
+    chapter.map_or((0, None), |chapter| (chapter, mark))
+}
+
 /// In so many bytes of the file, of which `all` are the frames.
 fn assert_found_as_one_by_one(file: &File, all: &[u64], wall: Nanos, len: u64) {
-    let one_by_one = chapter_in(file, all, wall).unwrap().unwrap_or_default();
-    let Place { chapter, mark, .. } = within(file.try_clone().unwrap(), wall, len).unwrap();
+    let one_by_one = one_by_one(file, all, wall);
+    let Place { chapter, mark, .. } = heads().within(file.try_clone().unwrap(), wall, len).unwrap();
     assert_eq!((chapter, mark), one_by_one, "{wall:?}, {len} bytes, {} frames", all.len());
 }
 
@@ -45,7 +56,7 @@ fn within_finds_by_halves_what_is_found_frame_by_frame() {
         let file = File::open(&path).unwrap();
         let len = file.metadata().unwrap().len();
         let all = walked(&file, 0, len).unwrap();
-        assert!(last_before(&file, Nanos(0), len).unwrap().is_some());
+        assert!(heads().last_before(&file, Nanos(0), len).unwrap().is_some());
         for half in 0..=2 * n_ticks + 3 {
             let wall = Nanos(half * Nanos::SECOND.0 / 2);
             assert_found_as_one_by_one(&file, &all, wall, len);
@@ -60,15 +71,15 @@ fn within_gives_up_where_all_looks_like_frames() {
     record(&path, 40, 2);
     let mut file = File::options().read(true).append(true).open(&path).unwrap();
     let (wall, len) = (Nanos(20 * Nanos::SECOND.0), file.metadata().unwrap().len());
-    let one_by_one = chapter_in(&file, &walked(&file, 0, len).unwrap(), wall).unwrap();
+    let one_by_one = one_by_one(&file, &walked(&file, 0, len).unwrap(), wall);
     file.write_all(&MAGIC.repeat(1 << 18)).unwrap();
     let whole = std::fs::read(&path).unwrap();
     file.write_all(&whole[..usize::try_from(len).unwrap()]).unwrap();
     let end = file.metadata().unwrap().len();
-    assert_eq!(next_frame(&file, len, end).unwrap(), None, "there is one far behind");
-    assert!(next_frame(&file, end - len - 8, end).unwrap().is_some());
-    let place = within(file, wall, end).unwrap();
-    assert_eq!(Some((place.chapter, place.mark)), one_by_one);
+    assert_eq!(heads().next_frame(&file, len, end).unwrap(), None, "there is one far behind");
+    assert!(heads().next_frame(&file, end - len - 8, end).unwrap().is_some());
+    let place = heads().within(file, wall, end).unwrap();
+    assert_eq!((place.chapter, place.mark), one_by_one);
 }
 
 #[test]
@@ -102,7 +113,7 @@ fn within_passes_damage_and_never_begins_too_late() {
     let chapters: Vec<_> = all
         .iter()
         .copied()
-        .filter(|at| matches!(begun_at(&sound, *at).unwrap(), Begun::At(_)))
+        .filter(|at| matches!(heads().begun_at(&sound, *at).unwrap(), Begun::At(_)))
         .collect();
     assert!(chapters.len() > 2, "{chapters:?}");
     let damaged = dir.path().join("damaged");
@@ -113,8 +124,8 @@ fn within_passes_damage_and_never_begins_too_late() {
         let mut n_alike = 0;
         for tick in (1..=640).step_by(16) {
             let wall = Nanos(tick * Nanos::SECOND.0);
-            let want = within(sound.try_clone().unwrap(), wall, len).unwrap();
-            let got = within(file.try_clone().unwrap(), wall, len).unwrap();
+            let want = heads().within(sound.try_clone().unwrap(), wall, len).unwrap();
+            let got = heads().within(file.try_clone().unwrap(), wall, len).unwrap();
             n_alike += u64::from((got.chapter, got.mark) == (want.chapter, want.mark));
             assert!(got.chapter <= want.chapter, "{tick}, hit at {hit}");
             assert!(chapters.contains(&got.chapter), "{tick}, hit at {hit}");
@@ -136,7 +147,7 @@ fn frames_are_found_whose_first_bytes_lie_in_two_windows() {
         std::fs::write(&path, [&before, frame].concat()).unwrap();
         let file = File::open(&path).unwrap();
         let end = file.metadata().unwrap().len();
-        let found = next_frame(&file, 0, end).unwrap();
+        let found = heads().next_frame(&file, 0, end).unwrap();
         assert_eq!(found.map(|(at, _)| at), Some(before.len() as u64), "{apart} bytes before");
         // Looked for from the end, the first window begins so many bytes before or after it.
         for behind in [WINDOW - OVERLAP - apart, WINDOW + apart] {
@@ -144,7 +155,7 @@ fn frames_are_found_whose_first_bytes_lie_in_two_windows() {
             std::fs::write(&path, [frame, frame, &after].concat()).unwrap();
             let file = File::open(&path).unwrap();
             let end = file.metadata().unwrap().len();
-            assert!(last_frame(&file, end).unwrap().is_some(), "{apart}, {behind}");
+            assert!(heads().last_frame(&file, end).unwrap().is_some(), "{apart}, {behind}");
         }
     }
 }

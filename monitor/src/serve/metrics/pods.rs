@@ -59,7 +59,7 @@ fn pods<'a>(snapshot: &'a Snapshot, names: &'a Names) -> Vec<Pod<'a>> {
     let mut seen = BTreeSet::new();
     let pod = |scope: &'a Scope| match &scope.place {
         Place::Pod { uid, .. } => seen.insert(uid).then(|| {
-            let (namespace, name) = names.get(uid).map_or(("", ""), |(of, name)| (of, name));
+            let (namespace, name) = names.get(&**uid).map_or(("", ""), |(of, name)| (of, name));
             Pod { labels: [namespace, name, uid], scope }
         }),
         _ => None,

@@ -89,7 +89,8 @@ fn parties(snapshot: &Snapshot, names: &Names, blame: &Blame) -> Option<(String,
 fn party(snapshot: &Snapshot, names: &Names, id: CgroupId, path: Option<&CgroupPath>) -> String {
     let scope = snapshot.scopes.get(&id);
     match scope.map(|scope| &scope.place) {
-        Some(Place::Pod { uid, .. } | Place::Container { pod: uid, .. }) => match names.get(uid) {
+        Some(Place::Pod { uid, .. } | Place::Container { pod: uid, .. }) => match names.get(&**uid)
+        {
             Some((namespace, name)) => format!("{namespace}/{name}"),
             None => format!("pod {uid}"),
         },

@@ -119,7 +119,7 @@ proptest! {
         let escaped = uid.replace('-', "_");
         let plain = format!("/kubepods/burstable/pod{uid}/{id}");
         let slices = format!("/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{escaped}.slice/{id}");
-        let want = Place::Container { pod: uid, class: Burstable, id, runtime: Runtime::Unknown };
+        let want = Place::Container { pod: uid.into(), class: Burstable, id: id.into(), runtime: Runtime::Unknown };
         prop_assert_eq!(Place::of(&CgroupPath(plain.into())), want.clone());
         prop_assert_eq!(Place::of(&CgroupPath(slices.into())), want);
     }

@@ -5,15 +5,15 @@ use std::iter::Peekable;
 
 /// A map that is walked once, beside another one with keys in the same order.
 #[derive(Debug)]
-pub(super) struct Along<'a, K, V>(Peekable<Iter<'a, K, V>>);
+pub(crate) struct Along<'a, K, V>(Peekable<Iter<'a, K, V>>);
 
 impl<'a, K: Ord, V> Along<'a, K, V> {
-    pub(super) fn of(all: impl IntoIterator<IntoIter = Iter<'a, K, V>>) -> Self {
+    pub(crate) fn of(all: impl IntoIterator<IntoIter = Iter<'a, K, V>>) -> Self {
         Self(all.into_iter().peekable())
     }
 
     /// The value at `key`, which is greater than the key before.
-    pub(super) fn get(&mut self, key: &K) -> Option<&'a V> {
+    pub(crate) fn get(&mut self, key: &K) -> Option<&'a V> {
         while self.0.next_if(|(passed, _)| *passed < key).is_some() {}
         self.0.next_if(|(there, _)| *there == key).map(|(_, value)| value)
     }

@@ -4,11 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::along::Along;
 use super::averages::Averages;
 use super::counters::Tables;
 use super::delta::Deltas;
-use super::{Blame, Doubts, IoRate, Scope, Snapshot, blame, stalls};
+use super::{Along, Blame, Doubts, IoRate, Scope, Snapshot, blame, stalls};
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath};
 use crate::model::places::Places;
 use crate::model::pod::Place;

@@ -108,7 +108,7 @@ fn path_of(id: CgroupId, sample: &Sample) -> Option<&CgroupPath> {
 /// of which that is one.
 fn lies_in(path: &CgroupPath, uid: &str, places: &Places<'_>) -> bool {
     match places.place(path) {
-        Place::Pod { uid: own, .. } | Place::Container { pod: own, .. } => own == uid,
+        Place::Pod { uid: own, .. } | Place::Container { pod: own, .. } => *own == *uid,
         Place::Other => is_at_or_below(&path.0, uid) || is_at_or_below(uid, &path.0),
         _ => false,
     }

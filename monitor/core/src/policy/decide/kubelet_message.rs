@@ -47,7 +47,7 @@ pub(super) fn shortage(
 /// The pod, if it asked for memory as a whole.
 fn whole(pod: &Pod, sample: &Sample) -> Option<Consumer> {
     let request = *pod.resources.as_ref()?.requests.get("memory")?;
-    let is_it = |place: &Place| matches!(place, Place::Pod { uid, .. } if *uid == pod.uid);
+    let is_it = |place: &Place| matches!(place, Place::Pod { uid, .. } if **uid == *pod.uid);
     Some(Consumer { name: pod.name.clone(), usage: used(is_it, sample)?, request })
 }
 
@@ -67,7 +67,7 @@ fn each(
 
 fn in_memory(container: &Container, sample: &Sample) -> Option<Quantity> {
     let id = container.id.as_ref()?;
-    used(|place| matches!(place, Place::Container { id: own, .. } if own == id), sample)
+    used(|place| matches!(place, Place::Container { id: own, .. } if **own == **id), sample)
 }
 
 /// Writable layer and logs; both have to be known.

@@ -44,7 +44,7 @@ pub(super) fn kernel_takes(
         _ if group.path == own.path => None,
         Place::Pod { uid, .. } if is_marked(&uid) => None,
         Place::Pod { uid, class } => {
-            let pod = sample.pods.as_ref().and_then(|pods| pods.get(&uid));
+            let pod = sample.pods.as_ref().and_then(|pods| pods.get(&*uid));
             let request = pod.map(|pod| request(pod, "memory").to_u64());
             Some(oom_size(group) + scale(total, oom_score(class, request, total), 1_000))
         }

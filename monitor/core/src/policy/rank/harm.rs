@@ -8,9 +8,9 @@
 
 mod taken;
 
-use std::borrow::Cow;
+use std::borrow::{Borrow, Cow};
 use std::cell::LazyCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::decision::Outsider;
 use crate::model::pod::Place;
 use crate::model::sample::Sample;
-use crate::model::snapshot::{Blame, Snapshot};
+use crate::model::snapshot::{Blame, Scope, Snapshot};
 use crate::model::stall::Coverage;
 use crate::model::threshold::Resource;
 use crate::model::units::Nanos;
@@ -73,15 +73,28 @@ pub struct Entry {
 
 /// Who causes harm: a pod, or a cgroup outside pods.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Party {
+pub(super) enum Party<'a> {
     /// By uid.
-    Pod(String),
+    Pod(Cow<'a, str>),
     /// By path; typically a system service.
-    Outside(CgroupPath),
+    Outside(Cow<'a, CgroupPath>),
 }
 
-/// Totals of one interval, not yet per second.
-type Doings = BTreeMap<Party, Entry>;
+/// Totals of one interval by aggressor, not yet per second.
+#[derive(Debug, Default)]
+pub(super) struct Doings<'a> {
+    pods: BTreeMap<Cow<'a, str>, Entry>,
+    outside: BTreeMap<Cow<'a, CgroupPath>, Entry>,
+}
+
+impl<'a> Doings<'a> {
+    fn of(&mut self, party: Party<'a>) -> &mut Entry {
+        match party {
+            Party::Pod(uid) => self.pods.entry(uid).or_default(),
+            Party::Outside(path) => self.outside.entry(path).or_default(),
+        }
+    }
+}
 
 impl HarmStanding {
     /// Adds the interval from `before` to `sample`, which `snapshot` compares. A workload includes
@@ -101,14 +114,13 @@ impl HarmStanding {
         let waits = covered(|covers| covers.waits);
         let memory = covered(|covers| covers.memory);
         let tree = Tree::new(snapshot, workloads);
-        let there = LazyCell::new(|| tree.parties());
-        let is_there = |party: &Party| there.contains(&Cow::Borrowed(party));
+        let there = LazyCell::new(|| tree.there());
         let interval = snapshot.interval;
-        self.cpu.add(waits.then(|| tree.run_queue()), is_there, interval);
+        self.cpu.add(waits.then(|| tree.run_queue()), &there, interval);
         let share = memory.then(|| Share::of_memory(&tree, parties, before).doings());
-        self.memory.add(share, is_there, interval);
+        self.memory.add(share, &there, interval);
         let share = waits.then(|| Share::of_io(&tree, parties, before).doings());
-        self.io.add(share, is_there, interval);
+        self.io.add(share, &there, interval);
     }
 
     /// Harm for want of `resource`; `None` if no task waits for it, or if it is not measured.
@@ -151,8 +163,8 @@ impl HarmByParty {
 
     /// Adds an interval; `None` if it was not measured. Then old rates are dropped: harm done a
     /// while ago is no reason to evict now.
-    fn add(&mut self, doings: Option<Doings>, is_there: impl Fn(&Party) -> bool, interval: Nanos) {
-        let Some(mut doings) = doings else {
+    fn add(&mut self, doings: Option<Doings<'_>>, there: &There<'_>, interval: Nanos) {
+        let Some(Doings { pods, outside }) = doings else {
             let is_paused = self.is_measured || self.is_paused;
             *self = Self { is_paused, ..Self::default() };
             return;
@@ -161,26 +173,36 @@ impl HarmByParty {
         // The first interval is the average.
         let memory = if self.is_measured { MEMORY } else { Nanos(0) };
         self.is_measured = true;
-        let old = std::mem::take(&mut self.pods).into_iter().map(|(uid, e)| (Party::Pod(uid), e));
-        let outside = std::mem::take(&mut self.outside).into_iter();
-        let old = old.chain(outside.map(|(path, e)| (Party::Outside(path), e)));
-        let old = old.filter(|(party, _)| is_there(party));
-        let mut blended: Vec<(Party, Entry)> = old
-            .map(|(party, old)| {
-                let now = doings.remove(&party).unwrap_or_default();
-                (party, old.blend(now, interval, memory))
-            })
-            .collect();
-        let fresh = Entry::default();
-        let new = doings.into_iter();
-        blended.extend(new.map(|(party, now)| (party, fresh.blend(now, interval, memory))));
-        for (party, entry) in blended.into_iter().filter(|(_, entry)| !entry.is_nothing()) {
-            match party {
-                Party::Pod(uid) => self.pods.insert(uid, entry),
-                Party::Outside(path) => self.outside.insert(path, entry),
-            };
-        }
+        let blend = |entry: Entry, now| entry.blend(now, interval, memory);
+        let has_pod = |uid: &str| there.pods.binary_search(&uid).is_ok();
+        let has_outside = |path: &CgroupPath| there.outside.binary_search(&path).is_ok();
+        blend_all(&mut self.pods, pods, has_pod, blend);
+        blend_all(&mut self.outside, outside, |path| path.is_root() || has_outside(path), blend);
     }
+}
+
+/// Blends what each one did `now` into its entry. Those that are gone, and those that did nothing, are
+/// dropped.
+fn blend_all<K, B>(
+    entries: &mut BTreeMap<K, Entry>,
+    mut now: BTreeMap<Cow<'_, B>, Entry>,
+    is_there: impl Fn(&B) -> bool,
+    blend: impl Fn(Entry, Entry) -> Entry,
+) where
+    K: Borrow<B> + Ord,
+    B: ToOwned<Owned = K> + Ord + ?Sized,
+{
+    entries.retain(|key, entry| {
+        let key = (*key).borrow();
+        if !is_there(key) {
+            return false;
+        }
+        *entry = blend(*entry, now.remove(key).unwrap_or_default());
+        !entry.is_nothing()
+    });
+    let new = now.into_iter().map(|(key, now)| (key, blend(Entry::default(), now)));
+    let new = new.filter(|(_, entry)| !entry.is_nothing());
+    entries.extend(new.map(|(key, entry)| (key.into_owned(), entry)));
 }
 
 impl Entry {
@@ -212,58 +234,83 @@ impl Entry {
 
 /// The cgroups of a snapshot, and the party that each belongs to.
 pub(super) struct Tree<'a> {
-    parties: BTreeMap<CgroupId, Party>,
+    parties: BTreeMap<CgroupId, Party<'a>>,
     snapshot: &'a Snapshot,
     workloads: &'a Workloads<'a>,
     /// The cgroup of all pods.
     pods: Option<&'a CgroupPath>,
 }
 
+/// The parties that are there: uids of pods, and paths, both sorted.
+struct There<'a> {
+    pods: Vec<&'a str>,
+    outside: Vec<&'a CgroupPath>,
+}
+
 impl<'a> Tree<'a> {
     fn new(snapshot: &'a Snapshot, workloads: &'a Workloads<'a>) -> Self {
-        let party = |&id: &CgroupId| (id, Self::party(snapshot, workloads, id));
-        let parties = snapshot.scopes.keys().map(party).collect();
+        let scopes = snapshot.scopes.iter();
+        let party = |(id, scope): (&CgroupId, &'a Scope)| {
+            (*id, Self::party(snapshot, workloads, *id, scope))
+        };
         let pods = scope::kubepods(snapshot).map(|(_, pods)| &pods.path);
-        Self { parties, snapshot, workloads, pods }
+        Self { parties: scopes.map(party).collect(), snapshot, workloads, pods }
     }
 
     /// The pod or workload that the cgroup is or belongs to, else itself. CRI-O's monitor beside
     /// the containers belongs to the pod.
-    fn party(snapshot: &Snapshot, workloads: &Workloads<'_>, id: CgroupId) -> Party {
-        for id in std::iter::once(id).chain(above(id, snapshot)) {
-            let Some(scope) = snapshot.scopes.get(&id) else { break };
+    fn party(
+        snapshot: &'a Snapshot,
+        workloads: &Workloads<'_>,
+        id: CgroupId,
+        own: &'a Scope,
+    ) -> Party<'a> {
+        let up = above(id, snapshot).map_while(|id| Some((id, snapshot.scopes.get(&id)?)));
+        for (id, scope) in std::iter::once((id, own)).chain(up) {
             match &scope.place {
                 Place::Pod { uid, .. } | Place::Container { pod: uid, .. } => {
-                    return Party::Pod(uid.clone());
+                    return Party::Pod(Cow::Borrowed(uid));
                 }
-                Place::Other if workloads.has(id) => return Party::Outside(scope.path.clone()),
+                Place::Other if workloads.has(id) => {
+                    return Party::Outside(Cow::Borrowed(&scope.path));
+                }
                 Place::Other => {}
                 Place::Node | Place::Kubepods | Place::Qos { .. } => break,
             }
         }
-        Party::Outside(snapshot.scopes.get(&id).map(|scope| scope.path.clone()).unwrap_or_default())
+        Party::Outside(Cow::Borrowed(&own.path))
     }
 
-    fn of(&self, id: CgroupId, path: Option<&CgroupPath>) -> Option<Cow<'_, Party>> {
+    fn of(&self, id: CgroupId, path: Option<&'a CgroupPath>) -> Option<Party<'a>> {
         // Gone since: what lay below the cgroup of all pods was a pod's.
         let is_among_pods = |path: &CgroupPath| self.pods.is_some_and(|pods| path.is_within(pods));
         let by_path = || match Place::of(path?) {
             Place::Pod { uid, .. } | Place::Container { pod: uid, .. } if is_among_pods(path?) => {
-                Some(Party::Pod(uid))
+                Some(Party::Pod(Cow::Owned(uid.as_ref().into())))
             }
-            _ => Some(Party::Outside(path?.clone())),
+            _ => Some(Party::Outside(Cow::Borrowed(path?))),
         };
-        self.parties.get(&id).map(Cow::Borrowed).or_else(|| by_path().map(Cow::Owned))
+        self.parties.get(&id).cloned().or_else(by_path)
     }
 
-    fn parties(&self) -> BTreeSet<Cow<'_, Party>> {
-        let root = Party::Outside(CgroupPath::root());
-        self.parties.values().map(Cow::Borrowed).chain([Cow::Owned(root)]).collect()
+    fn there(&self) -> There<'_> {
+        let (mut pods, mut outside): (Vec<&str>, Vec<&CgroupPath>) = Default::default();
+        for party in self.parties.values() {
+            match party {
+                // A pod's cgroups mostly follow one upon the other.
+                Party::Pod(uid) if pods.last() == Some(&&**uid) => {}
+                Party::Pod(uid) => pods.push(uid),
+                Party::Outside(path) => outside.push(path),
+            }
+        }
+        pods.sort_unstable();
+        outside.sort_unstable();
+        There { pods, outside }
     }
 
     /// Waits for a CPU. The idle task is no aggressor: that time is the latency of a wake-up. Time
     /// throttled by its own quota is harm that a pod does to itself.
-    fn run_queue(&self) -> Doings {
+    fn run_queue(&self) -> Doings<'a> {
         let snapshot = self.snapshot;
         // By cgroup first: there are many more pairs than aggressors.
         let mut aggressors = BTreeMap::new();
@@ -275,10 +322,10 @@ impl<'a> Tree<'a> {
             let to = if is_own { &mut harm.own } else { &mut harm.others };
             *to = to.plus(*time);
         }
-        let mut doings = Doings::new();
+        let mut doings = Doings::default();
         for (by, harm) in aggressors.into_values() {
             let Some(by) = by else { continue };
-            let sum = &mut doings.entry(by.into_owned()).or_default().harm;
+            let sum = &mut doings.of(by).harm;
             *sum = Harm { others: sum.others.plus(harm.others), own: sum.own.plus(harm.own) };
         }
         for (id, scope) in &snapshot.scopes {
@@ -286,7 +333,7 @@ impl<'a> Tree<'a> {
             let Some(throttled) = throttled.filter(|time| time.now > Nanos(0)) else { continue };
             let is_whole = matches!(scope.place, Place::Pod { .. }) || self.workloads.has(*id);
             if let Some(party) = self.parties.get(id).filter(|_| is_whole) {
-                let harm = &mut doings.entry(party.clone()).or_default().harm;
+                let harm = &mut doings.of(party.clone()).harm;
                 harm.own = harm.own.plus(throttled.now);
             }
         }

@@ -137,7 +137,7 @@ impl<'a> Pool<'a> {
             let is_spared = match &scope.place {
                 // What it took it was promised.
                 Place::Pod { .. } if need.promised.is_some() || need.is_of_others => true,
-                Place::Pod { uid, .. } => spared.contains(uid.as_str()),
+                Place::Pod { uid, .. } => spared.contains(&**uid),
                 _ => spared.contains(&*scope.path.0),
             };
             !is_spared && protected.may_be_marked(id, scope)

@@ -85,7 +85,7 @@ pub(super) fn causes(
     let uids: BTreeSet<&str> = contenders.iter().map(|one| one.uid.as_str()).collect();
     let is_contender = |id: CgroupId| {
         snapshot.scopes.get(&id).is_some_and(|scope| match &scope.place {
-            Place::Pod { uid, .. } => uids.contains(uid.as_str()),
+            Place::Pod { uid, .. } => uids.contains(&**uid),
             _ => uids.contains(&*scope.path.0),
         })
     };

@@ -162,7 +162,7 @@ impl<'a> Protected<'a> {
             let (Place::Pod { uid, .. } | Place::Container { pod: uid, .. }) = &scope.place else {
                 return None;
             };
-            Some((uid.as_str(), self.why(id)?))
+            Some((&**uid, self.why(id)?))
         };
         // `reasons` has every cgroup that contains a protected one, but not those inside one.
         match self.subtrees.is_empty() {

@@ -141,10 +141,10 @@ impl Reading {
         let told = sample.pods.as_ref().map(by_cgroup_uid).unwrap_or_default();
         let layout = sample.node.filesystems.layout();
         let uids = parties.values().filter_map(|scope| match &scope.place {
-            Place::Pod { uid, .. } => Some(uid),
+            Place::Pod { uid, .. } => Some(&**uid),
             _ => None,
         });
-        let uids: Vec<&String> = uids.collect();
+        let uids: Vec<&str> = uids.collect();
         let disk = |signal: Signal| {
             let resource = signal.resource();
             let Observation { available, capacity, .. } = observe(signal, sample, None).ok()?;
@@ -156,7 +156,7 @@ impl Reading {
                     Has(sum.saturating_add(part.to_u64()), n + 1)
                 })
             };
-            let pods = uids.iter().map(|uid| ((*uid).clone(), has(uid))).collect();
+            let pods = uids.iter().map(|uid| ((*uid).to_owned(), has(uid))).collect();
             Some((signal, Disk { left: available, capacity, pods }))
         };
         let is_disk =

@@ -3,7 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::cgroup::CgroupId;
+use crate::model::cgroup::{CgroupId, Limit};
+use crate::model::condition::ScopeName;
 use crate::model::decision::{Loss, Taker};
 use crate::model::pod::Place;
 use crate::model::sample::Sample;
@@ -100,18 +101,18 @@ impl Lost {
             let scope = snapshot.scopes.get(id)?;
             let path = scope.path.clone();
             let pod = match &scope.place {
-                Place::Pod { uid, .. } => Some(uid.clone()),
+                Place::Pod { uid, .. } => Some(&**uid),
                 _ => None,
             };
-            let known = pod.as_ref().and_then(|uid| sample.pods.as_ref()?.get(uid));
+            let known = pod.and_then(|uid| sample.pods.as_ref()?.get(uid));
             let last = || path.segments().next_back().unwrap_or_default().to_owned();
             Some(Taker {
                 name: known
                     .map(|pod| pod.name.clone())
-                    .or_else(|| pod.clone())
+                    .or_else(|| pod.map(str::to_owned))
                     .unwrap_or_else(last),
                 namespace: known.map(|pod| pod.namespace.clone()).unwrap_or_default(),
-                uid: pod.unwrap_or_else(|| path.0.to_string()),
+                uid: pod.unwrap_or(&path.0).to_owned(),
                 path,
                 taken: Bytes(*taken),
                 may_be_marked: may_be_marked(*id, scope),
@@ -120,5 +121,18 @@ impl Lost {
         let takers = takers.into_iter().take(NAMED).filter_map(taker).collect();
         let (lost, unattributed) = (Bytes(self.lost), Bytes(self.unattributed));
         Loss { lost, over: self.over, takers, unattributed }
+    }
+}
+
+/// What the scope has of memory, in bytes.
+pub(super) fn capacity(scope: ScopeName, sample: &Sample, pods: Option<&Scope>) -> Option<u64> {
+    let total = sample.node.memory.map(|memory| memory.total.0);
+    let limit = || match pods?.files.as_ref()?.memory.max? {
+        Limit::At(max) => Some(max),
+        Limit::Max => None,
+    };
+    match scope {
+        ScopeName::System => total,
+        ScopeName::Kubepods => limit().or(total),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::model::cgroup::{Cgroup, CgroupPath, MemoryFiles, MemoryStat};
+use crate::model::cgroup::{Cgroup, CgroupPath, Limit, MemoryFiles, MemoryStat};
 use crate::model::node::Meminfo;
 use crate::model::sample::{Gap, GapReason, Moment};
 use crate::model::snapshot::Averages;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Doings, Entry, Party, Tree};
 use crate::model::cgroup::Cgroup;
 use crate::model::sample::Sample;
-use crate::model::snapshot::Scope;
+use crate::model::snapshot::{Along, Scope};
 use crate::model::stall::MemoryCause;
 use crate::model::units::{Nanos, Percent, scale};
 use crate::policy::rank::contender::Harm;
@@ -17,7 +17,7 @@ const PAGE: u64 = 4_096;
 
 /// What each party took and how long it waited in one interval.
 #[derive(Debug, Default)]
-pub(super) struct Share(BTreeMap<Party, Part>);
+pub(super) struct Share<'a>(BTreeMap<Party<'a>, Part>);
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Part {
@@ -29,12 +29,12 @@ struct Part {
     limited: Nanos,
 }
 
-impl Share {
+impl<'a> Share<'a> {
     /// Memory: what was charged, and time in which the node or its allocatable was short.
     ///
     /// A new cgroup has charged all that it has. A cgroup that was unreadable counts as 0, because
     /// what it charged is unknown.
-    pub(super) fn of_memory(tree: &Tree<'_>, parties: &Parties<'_>, before: &Sample) -> Self {
+    pub(super) fn of_memory(tree: &Tree<'a>, parties: &Parties<'_>, before: &Sample) -> Self {
         Self::of(tree, parties, before, charged, |scope| {
             let shortage = scope.shortage.map(|union| union.now).unwrap_or_default();
             Part {
@@ -46,7 +46,7 @@ impl Share {
     }
 
     /// Disks: bytes read and written, and task time in IO wait.
-    pub(super) fn of_io(tree: &Tree<'_>, parties: &Parties<'_>, before: &Sample) -> Self {
+    pub(super) fn of_io(tree: &Tree<'a>, parties: &Parties<'_>, before: &Sample) -> Self {
         Self::of(tree, parties, before, moved, |scope| {
             let waited = scope.io_wait.map(|wait| wait.now).unwrap_or_default();
             Part { waited, ..Part::default() }
@@ -54,16 +54,17 @@ impl Share {
     }
 
     fn of(
-        tree: &Tree<'_>,
+        tree: &Tree<'a>,
         parties: &Parties<'_>,
         before: &Sample,
         taken: fn(&Scope, &Cgroup, Option<&Cgroup>) -> Option<u64>,
         waits: impl Fn(&Scope) -> Part,
     ) -> Self {
         let mut share = Self::default();
+        let (mut named, mut earlier) = (Along::of(&tree.parties), Along::of(&before.cgroups));
         for (id, scope) in parties {
-            let Some(party) = tree.parties.get(id) else { continue };
-            let earlier = before.cgroups.get(id).map(Arc::as_ref);
+            let (party, earlier) = (named.get(id), earlier.get(id).map(Arc::as_ref));
+            let Some(party) = party else { continue };
             let grown =
                 scope.files.as_ref().and_then(|now| taken(scope, now, earlier)).unwrap_or(0);
             let Part { waited, limited, .. } = waits(scope);
@@ -79,10 +80,11 @@ impl Share {
     }
 
     /// Divides the waiting of all by the share that each took.
-    pub(super) fn doings(self) -> Doings {
+    pub(super) fn doings(self) -> Doings<'a> {
         let total = |of: fn(&Part) -> u64| self.0.values().map(|part| u128::from(of(part))).sum();
         let (taken, waited): (u128, u128) = (total(|part| part.taken), total(|part| part.waited.0));
-        let doings = self.0.iter().map(|(party, part)| {
+        let mut doings = Doings::default();
+        for (party, part) in self.0 {
             let by_share = |time: u128| {
                 let shared = time.saturating_mul(u128::from(part.taken)) / taken.max(1);
                 Nanos(u64::try_from(shared).unwrap_or(u64::MAX))
@@ -90,9 +92,9 @@ impl Share {
             let own = u128::from(part.waited.0);
             let harm =
                 Harm { others: by_share(waited - own), own: by_share(own).plus(part.limited) };
-            (party.clone(), Entry { harm, taken: part.taken })
-        });
-        doings.collect()
+            *doings.of(party) = Entry { harm, taken: part.taken };
+        }
+        doings
     }
 }
 
