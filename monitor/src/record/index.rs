@@ -131,7 +131,8 @@ pub(super) struct Heads(DCtx<'static>);
 
 impl Heads {
     pub(super) fn new() -> io::Result<Self> {
-        let mut context = DCtx::create();
+        let none = || io::Error::from(io::ErrorKind::OutOfMemory);
+        let mut context = DCtx::try_create().ok_or_else(none)?;
         context.set_parameter(DParameter::WindowLogMax(LARGEST_WINDOW)).map_err(failed)?;
         Ok(Self(context))
     }
@@ -210,7 +211,13 @@ impl Heads {
             };
             // What follows was looked at before.
             if let Some(begin) = begin.filter(|begin| *begin < end) {
-                let found = self.chapter_in(file, &walked(file, begin, end)?, wall, mark)?;
+                let begins = walked(file, begin, end)?;
+                let until = begins.last().map(|last| frame_end(file, *last)).transpose()?.flatten();
+                if until.is_none_or(|until| until < end) {
+                    // The header of what follows may be in the part that is damaged.
+                    *mark = None;
+                }
+                let found = self.chapter_in(file, &begins, wall, mark)?;
                 if found.is_some() {
                     return Ok(found);
                 }

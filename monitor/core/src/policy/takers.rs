@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use self::acted::{acted_on, ended_by_isobar};
+use self::acted::{acted_on, ended_by_isobar, is_of_taker};
 use self::figures::Holding;
 pub(crate) use self::figures::{Counts, cache, freed_by_end, held, locked};
 use self::fills::Fills;
@@ -31,7 +31,7 @@ use self::room::Rooms;
 use self::written::Written;
 use crate::model::cgroup::CgroupId;
 use crate::model::condition::ScopeName;
-use crate::model::decision::Phase;
+use crate::model::decision::{Action, Phase, StepKind};
 use crate::model::node::Meminfo;
 use crate::model::sample::Sample;
 use crate::model::snapshot::{Along, Scope, Snapshot};
@@ -149,7 +149,9 @@ impl TakerStanding {
         let gone: Vec<_> = self.parties.extract_if(.., |id, _| !there.contains_key(id)).collect();
         let Some(before) = before.filter(|_| !gone.is_empty()) else { return };
         let (places, now) = (before.places(), sample.at.boot);
-        let [takers, payers] = [false, true].map(|payers| ended_by_isobar(sample, now, payers));
+        let takers = ended_by_isobar(sample, now, is_of_taker);
+        let is_of_payer = |one: &Action| one.target.is_payer && one.step == StepKind::Evict;
+        let payers = ended_by_isobar(sample, now, is_of_payer);
         for (id, readings) in gone {
             // What is no party of its own any more still holds it.
             let has_ended = !sample.cgroups.contains_key(&id);
@@ -254,7 +256,7 @@ impl TakerStanding {
         };
         let resource = if counts == Counts::Threads { Resource::Pids } else { Resource::Memory };
         let least = taker_from(0, resource);
-        let ended = ended_by_isobar(sample, now.at, false);
+        let ended = ended_by_isobar(sample, now.at, is_of_taker);
         // Page cache that a party had was not given back: want of memory took it.
         let may_be_kept = |id: &CgroupId| counts != Counts::WithCache && !ended.contains(id);
         let since = |slot: usize| {

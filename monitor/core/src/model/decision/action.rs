@@ -159,8 +159,8 @@ pub struct Target {
     /// cgroup is not the pod's work. Empty if no source of pods names them, or not all of them yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub containers: Vec<String>,
-    /// It pays because a hard threshold of the kubelet demands a victim, where most of what is short was
-    /// taken by a party that is no candidate.
+    /// It took nothing, and pays for what a service or no cgroup took, because a hard threshold of the
+    /// kubelet demands a victim.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_payer: bool,
 }

@@ -11,6 +11,7 @@ use crate::model::decision::{Met, Outlook, Trigger};
 use crate::model::snapshot::{Averaged, Bounds, Snapshot, Union};
 use crate::model::threshold::{PressureSignal, PressureThreshold};
 use crate::model::units::{Nanos, Percent};
+use crate::model::unsampled::unsampled;
 use crate::policy::scope;
 
 use super::growth::GrowthStanding;
@@ -57,7 +58,8 @@ pub fn judge(
     let all: Vec<_> = thresholds.iter().filter_map(met).collect();
     // What was not measured may still be met: of each second without a measurement one that was met
     // is taken back.
-    let shrunk = |since: Nanos| since.plus(snapshot.interval).plus(snapshot.interval);
+    let seen = snapshot.interval.since(unsampled(snapshot.interval));
+    let shrunk = |since: Nanos| since.plus(seen).plus(seen);
     let unknown = thresholds.iter().filter(|one| !is_measured(one, snapshot, outlooks));
     let unknown: Vec<_> = unknown.map(|one| (*one, shrunk(since(one)))).collect();
     standing.0 = all.iter().map(|(threshold, met)| (*threshold, met.since)).collect();

@@ -113,10 +113,11 @@ impl Shortage<'_> {
         let hard = hard.filter(|_| !self.is_covered(standing));
         match hard {
             Some(hard) if chosen.is_none() && standing.budget_again(question.relief).is_none() => {
-                let is_payer = self.is_of_no_candidate();
-                let marked = |target| Target { is_payer, ..target };
-                let as_payer = |new: Proposal| Proposal { target: marked(new.target), ..new };
-                Ok(payer(question, standing, field, first, hard)?.map(as_payer))
+                let new = payer(question, standing, field, first, hard)?;
+                Ok(new.map(|mut new| {
+                    new.target.is_payer = self.pays_for_others(&new.target);
+                    new
+                }))
             }
             _ => Ok(chosen),
         }
@@ -138,14 +139,14 @@ impl Shortage<'_> {
         self.loss.unattributed > self.largest().map_or(Bytes(0), |most| most.taken)
     }
 
-    /// Whether most of all was taken by a party that is no candidate, or by none: not by a pod that
-    /// took what it requests, for which another one pays that holds it.
-    fn is_of_no_candidate(&self) -> bool {
-        let most = self.loss.takers.iter().max_by_key(|taker| taker.taken);
-        let is_other = |taker: &Taker| {
-            !self.is_candidate(taker) && !self.field.took_what_was_promised(&taker.uid)
-        };
-        self.loss.is_of_no_cgroup() || most.is_some_and(is_other)
+    /// Whether a victim that took nothing pays for what a service or no party took: not for what a pod
+    /// took that was promised it, because then it may be the victim that holds that.
+    fn pays_for_others(&self, victim: &Target) -> bool {
+        let takers = &self.loss.takers;
+        let most = takers.iter().max_by_key(|taker| taker.taken);
+        let is_service = |taker: &Taker| taker.uid.starts_with('/') && !self.is_candidate(taker);
+        let took = takers.iter().any(|taker| victim.uids().any(|uid| *uid == taker.uid));
+        !took && (self.loss.is_of_no_cgroup() || most.is_none_or(is_service))
     }
 
     fn is_candidate(&self, taker: &Taker) -> bool {

@@ -152,7 +152,7 @@ pub fn choice(action: &Action) -> String {
         (_, why) => reason(why),
     };
     let payer = match action.target.is_payer {
-        true => "; a hard threshold demands a victim, and who took what is short is no candidate",
+        true => "; no candidate took most of what is short, and a hard threshold demanded a victim",
         false => "",
     };
     format!("chosen because {why}{payer}")

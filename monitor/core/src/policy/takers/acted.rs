@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::ALONG;
 use crate::model::cgroup::CgroupId;
-use crate::model::decision::{InForce, Phase};
+use crate::model::decision::{Action, InForce, Phase};
 use crate::model::sample::Sample;
 use crate::model::units::Nanos;
 
@@ -14,13 +14,20 @@ pub(super) fn acted_on(sample: &Sample, is: impl Fn(&InForce) -> bool) -> BTreeS
     entries.flat_map(|entry| entry.action.target.cgroups()).map(|(id, _)| id).collect()
 }
 
-/// Victims, now and of the last ten minutes: those that took what was short, or those that paid for
-/// others. What a taker held was too much, so all that it takes again counts.
-pub(super) fn ended_by_isobar(sample: &Sample, now: Nanos, is_payer: bool) -> BTreeSet<CgroupId> {
+/// Victims of such actions, now and of the last ten minutes.
+pub(super) fn ended_by_isobar(
+    sample: &Sample,
+    now: Nanos,
+    is: impl Fn(&Action) -> bool,
+) -> BTreeSet<CgroupId> {
     acted_on(sample, |entry| match entry.phase {
-        _ if entry.action.target.is_payer != is_payer => false,
-        Phase::Ending => true,
-        Phase::Ended { at } => now.since(at) <= ALONG.plus(ALONG),
+        Phase::Ending => is(&entry.action),
+        Phase::Ended { at } => now.since(at) <= ALONG.plus(ALONG) && is(&entry.action),
         Phase::Marked | Phase::Squeezed => false,
     })
+}
+
+/// What a victim held was too much, so all that it takes again counts, unless it paid for others.
+pub(super) fn is_of_taker(action: &Action) -> bool {
+    !action.target.is_payer
 }

@@ -97,7 +97,17 @@ impl Node {
         Self { memory, dice, base, parties, toll, in_force, has_api, ending, told }
     }
 
-    pub(super) fn run(mut self, policy: Policy, seconds: u64) -> Toll {
+    pub(super) fn run(self, policy: Policy, seconds: u64) -> Toll {
+        self.run_and_tell(policy, seconds, |_| ())
+    }
+
+    /// The same; each action is told.
+    pub(super) fn run_and_tell(
+        mut self,
+        policy: Policy,
+        seconds: u64,
+        mut tell: impl FnMut(&Action),
+    ) -> Toll {
         let mut engine = match policy {
             Policy::Kernel => None,
             Policy::Engine(order) => Some(Engine::new(settings(order), Standing::new(4))),
@@ -121,6 +131,7 @@ impl Node {
             self.in_force = kept;
             over.iter().for_each(|entry: &InForce| self.set(&entry.action, false));
             for action in &decision.relief.actions {
+                tell(action);
                 self.act(action, now);
             }
         }

@@ -50,3 +50,35 @@ fn what_was_held_before_in_the_same_place_is_no_growth() {
         }
     }
 }
+
+/// A service leaks, and the kernel would not take it before the largest pod, which pays and is started
+/// again.
+#[test]
+fn payer_that_fills_again_is_no_taker() {
+    let leak = |rate| Party {
+        path: "/system.slice/leaky.service".into(),
+        growth: Growth::Leak(rate),
+        is_guilty: true,
+        ..steady(50 * MIB)
+    };
+    let pod = |at, held| Party {
+        path: format!("/kubepods/besteffort/pod{at}"),
+        class: Some(QosClass::BestEffort),
+        ..steady(held)
+    };
+    for rate in [15 * MIB, 30 * MIB] {
+        let parties = vec![leak(rate), pod(1, 3_500 * MIB), pod(2, 1_500 * MIB)];
+        let held: Kib = parties.iter().map(|one| one.held).sum();
+        let node = Node::of(MEMORY, MEMORY - held - rate * 80, parties);
+        let mut ends = Vec::new();
+        let toll = node.run_and_tell(Policy::Engine(Order::Cause), 300, |action| {
+            let is_of_pod = !action.target.uid.starts_with('/');
+            let step = (action.step, action.target.is_payer);
+            ends.extend(is_of_pod.then(|| (action.target.uid.clone(), step)));
+        });
+        assert!(
+            ends.len() > 1 && ends.iter().all(|(_, (_, pays))| *pays),
+            "{rate}: {ends:?}, {toll:?}"
+        );
+    }
+}

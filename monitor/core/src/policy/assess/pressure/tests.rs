@@ -130,12 +130,18 @@ fn pressure_grace() {
         (32, Some(60_00), Some((24, false))),
         (43, Some(60_00), Some((24, false))),
         (44, Some(60_00), Some((24, true))),
-        (58, None,        None), // 14 s of 20
-        (59, Some(60_00), Some((52, false))),
-        (66, None,        None), // longer than it was met
-        (67, Some(60_00), Some((67, false))),
-        (68, None,        None),
-        (69, Some(59_99), None),
+        (48, None,        None), // four seconds
+        (52, None,        None),
+        (53, Some(60_00), Some((40, false))),
+        (54, Some(59_99), None),
+        (55, Some(60_00), Some((55, false))),
+        (56, Some(60_00), Some((55, false))),
+        (57, None,        None), // as long as it was met
+        (58, Some(60_00), Some((58, false))),
+        (60, None,        None),
+        (61, Some(60_00), Some((61, false))),
+        (62, None,        None),
+        (63, Some(59_99), None),
         (70, Some(60_00), Some((70, false))),
         (5,  Some(60_00), Some((5, false))), // a clock that ran backwards
         (25, Some(60_00), Some((5, true))),

@@ -35,16 +35,18 @@ enum End {
     ByIsobar,
     /// By isobar, for what others took.
     AsPayer,
+    /// The same without the API; and later by the kubelet, which isobar has no part in.
+    AsPayerAndByTheKubelet,
     ByTheKubelet,
     /// By itself, and what it held was a tmpfs, which stays.
     OfSharedMemory,
 }
 
 /// The first pod, ended by isobar.
-fn killed(is_payer: bool) -> InForce {
+fn killed(step: StepKind, is_payer: bool) -> InForce {
     let threshold = Trigger::Pressure(usual_pressure_thresholds()[0]);
     let reason = Met { threshold, since: Nanos(0), is_due: true, measured: 0, missing: None };
-    let mut action = made::action(StepKind::KillContainers, reason);
+    let mut action = made::action(step, reason);
     action.target.cgroup = Some(CgroupId(3));
     action.target.path = Some(CgroupPath(POD.into()));
     action.target.is_payer = is_payer;
@@ -63,7 +65,7 @@ struct Second {
 fn told(first: Option<(&str, &str, &str)>, others: &[Second], end: End) -> Vec<(String, u64)> {
     let uids: Vec<String> = (2..).map(|n| format!("u{n}")).take(others.len()).collect();
     // The agent tells of its own evictions as of the kubelet's.
-    let is_evicted = matches!(end, End::ByTheKubelet | End::AsPayer);
+    let is_evicted = matches!(end, End::ByTheKubelet | End::AsPayer | End::AsPayerAndByTheKubelet);
     let pods: Pods = std::iter::once(Pod { is_evicted, ..pod("u1", first) })
         .chain(uids.iter().zip(others).map(|(uid, other)| pod(uid, other.owner)))
         .map(|pod| (pod.uid.clone(), pod))
@@ -84,9 +86,13 @@ fn told(first: Option<(&str, &str, &str)>, others: &[Second], end: End) -> Vec<(
             .map(|(path, id, held)| (CgroupId(id + 1), Arc::new(cgroup(&path, held, Limit::Max))));
         sample.cgroups.extend(cgroups);
         sample.pods = Some(Pods::clone(&pods));
-        if matches!(end, End::ByIsobar | End::AsPayer) && t >= END {
-            sample.in_force = vec![killed(end == End::AsPayer)];
-        }
+        let killed = match end {
+            End::ByIsobar => Some(killed(StepKind::KillContainers, false)),
+            End::AsPayer => Some(killed(StepKind::Evict, true)),
+            End::AsPayerAndByTheKubelet => Some(killed(StepKind::KillContainers, true)),
+            _ => None,
+        };
+        sample.in_force.extend(killed.filter(|_| t >= END));
         let first = sample.cgroups.get_mut(&CgroupId(3));
         if let Some(first) = first.filter(|_| end == End::OfSharedMemory) {
             let stat = Arc::make_mut(first).memory.stat.as_mut().unwrap();
@@ -128,7 +134,9 @@ fn what_a_pod_held_is_no_growth_of_the_one_that_comes_in_its_place() {
         for end in [End::ByItself, End::AsPayer] {
             assert_eq!(of(end), want, "{what}, {end:?}");
         }
-        for end in [End::ByIsobar, End::ByTheKubelet, End::OfSharedMemory] {
+        for end in
+            [End::ByIsobar, End::ByTheKubelet, End::AsPayerAndByTheKubelet, End::OfSharedMemory]
+        {
             let taken = of(end).iter().any(|(name, mib)| name == "shop/u2" && *mib > 100);
             assert!(taken, "{what}, {end:?}");
         }
@@ -144,7 +152,7 @@ fn what_a_payer_held_is_no_growth_of_its_next_container() {
             let own = 10 + LEAK * t;
             let mut sample = sample(t, held + own, &[("/kubepods", 0), (DAEMON, own), (POD, held)]);
             sample.pods = Some(Pods::clone(&pods));
-            sample.in_force.extend((t >= END).then(|| killed(is_payer)));
+            sample.in_force.extend((t >= END).then(|| killed(StepKind::KillContainers, is_payer)));
             sample
         };
         let (_, takers, _) = takers(&(0..=END + 14).map(at).collect::<Vec<_>>());
