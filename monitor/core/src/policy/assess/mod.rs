@@ -154,11 +154,11 @@ fn figure(threshold: PressureThreshold, met: &Met) -> String {
         PressureSignal::Cpu(at) | PressureSignal::Memory(at) | PressureSignal::Disk(at) => {
             percent(at)
         }
-        PressureSignal::Exhaustion(within) => {
-            const TENTH: u64 = Nanos::SECOND.0 / 10;
-            let measured = GoDuration::from(Nanos(met.measured / TENTH * TENTH));
-            format!("{measured}, the threshold is {}", GoDuration::from(within))
-        }
+        PressureSignal::Exhaustion(within) => format!(
+            "{}, the threshold is {}",
+            GoDuration::from(Nanos(met.measured)),
+            GoDuration::from(within)
+        ),
         PressureSignal::Refaults(at) => {
             format!("{} pages a second, the threshold is {at}", met.measured)
         }
