@@ -188,6 +188,7 @@ impl Engine {
             relief: &settings.relief,
             eviction: &settings.eviction,
             sample: &sample,
+            before: standing.before.as_ref(),
             snapshot: &snapshot,
             unseen: unsampled(snapshot.interval),
             met: &assessment.met,

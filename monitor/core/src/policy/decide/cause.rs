@@ -161,7 +161,9 @@ impl Shortage<'_> {
 
     /// Whether the kernel would take the largest taker, should memory run out.
     fn is_covered(&self, standing: &ReliefStanding) -> bool {
-        self.largest().is_some_and(|taker| kernel_takes(self.question, standing, taker))
+        let scope = Purpose::of(&self.first.threshold).scope();
+        let takes = |taker| kernel_takes(self.question, standing, taker, scope);
+        self.largest().is_some_and(takes)
     }
 
     /// Takers that may be ended. Where a party that is no candidate took most, who uses what it

@@ -14,6 +14,7 @@ use crate::model::decision::{Met, Target, Trigger};
 use crate::model::disk::DiskSource;
 use crate::model::node::DiskLayout;
 use crate::model::sample::Sample;
+use crate::model::snapshot::working_set;
 use crate::model::threshold::{Resource, Signal};
 use crate::model::units::{Bytes, Nanos};
 use crate::model::workload::{Pod, by_cgroup_uid};
@@ -150,7 +151,10 @@ impl Short {
 
     /// What a pod holds of it, in bytes or inodes; `None` where that is not known.
     fn held(self, sample: &Sample, group: &Cgroup, uid: &str, pod: Option<&Pod>) -> Option<u64> {
-        let Self::Disk(signal) = self else { return group.memory.current.map(|Bytes(n)| n) };
+        let Self::Disk(signal) = self else {
+            // Cache that was not lately used counts as available already.
+            return working_set(group).or(group.memory.current).map(|Bytes(n)| n);
+        };
         let disk = sample.pod_disks.as_ref()?.pods.get(uid)?;
         let used = disk.counted(signal, sample.node.filesystems.layout(), pod);
         match signal.resource() {

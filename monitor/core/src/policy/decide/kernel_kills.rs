@@ -47,9 +47,10 @@ impl KernelKills {
     }
 
     /// Takes note of what the kernel has killed since the sample before.
-    pub(super) fn hear(&mut self, sample: &Sample) {
+    pub(super) fn hear(&mut self, question: &Question<'_>) {
+        let sample = question.sample;
         for kill in sample.kernel.iter().flat_map(|kernel| &kernel.oom_kills) {
-            let relieves = relieved(kill, sample);
+            let relieves = relieved(kill, question);
             let known = self.0.iter_mut().find(|series| series.relieves == relieves);
             match known {
                 Some(series) if kill.at.since(series.last) <= SETTLE => {
@@ -84,10 +85,10 @@ impl KernelKills {
 
 /// A limit that is not known may have been anybody's. Where the limit is known and the victim is not
 /// (Linux 6.1 names a process, whose cgroup may be gone as well), it died below that limit.
-fn relieved(kill: &OomKill, sample: &Sample) -> Relieves {
-    let path = |id: CgroupId| path_of(id, sample);
+fn relieved(kill: &OomKill, question: &Question<'_>) -> Relieves {
+    let path = |id: CgroupId| path_of(id, question);
     let Some(limit) = kill.limit.and_then(path) else { return Relieves::All };
-    match sample.places().place(limit) {
+    match question.sample.places().place(limit) {
         Place::Pod { .. } | Place::Container { .. } | Place::Other => {
             Relieves::In(path(kill.victim).unwrap_or(limit).clone())
         }
@@ -96,9 +97,11 @@ fn relieved(kill: &OomKill, sample: &Sample) -> Relieves {
 }
 
 /// Where a cgroup lies, or lay until a moment ago.
-fn path_of(id: CgroupId, sample: &Sample) -> Option<&CgroupPath> {
-    let there = sample.cgroups.get(&id).map(|group| &group.path);
-    there.or_else(|| {
+fn path_of<'a>(id: CgroupId, question: &Question<'a>) -> Option<&'a CgroupPath> {
+    let Question { sample, before, .. } = *question;
+    let known = |sample: &'a Sample| Some(&sample.cgroups.get(&id)?.path);
+    // A runtime removes a container's cgroup within a tenth of a second.
+    known(sample).or_else(|| known(before?)).or_else(|| {
         let mut gone = sample.kernel.iter().flat_map(|kernel| &kernel.short_lived);
         gone.find(|one| one.id == id).map(|one| &one.path)
     })

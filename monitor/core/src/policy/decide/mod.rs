@@ -63,7 +63,7 @@ enum Event {
 pub fn decide(question: &Question<'_>, standing: &mut ReliefStanding) -> Relief {
     standing.adopt(question);
     standing.forget(question);
-    standing.kernel_kills.hear(question.sample);
+    standing.kernel_kills.hear(question);
     standing.hear_endings(question);
     standing.restarts.hear(question.sample);
     let mut relief = Relief { effects: standing.effects.look(question), ..Relief::default() };

@@ -5,20 +5,25 @@ use std::sync::Arc;
 
 use super::Question;
 use super::standing::ReliefStanding;
-use crate::model::cgroup::{Cgroup, MemoryStat};
+use crate::model::cgroup::{Cgroup, Limit, MemoryStat};
+use crate::model::condition::ScopeName;
 use crate::model::decision::{Action, Taker};
 use crate::model::pod::{Place, QosClass};
 use crate::model::request::request;
 use crate::model::sample::Sample;
+use crate::model::snapshot::Snapshot;
 use crate::model::units::scale;
+use crate::policy::scope;
 use crate::policy::takers::{held, locked};
 
-/// Whether the kernel's OOM killer would take this one first, and its end would help: it is marked,
-/// its badness is above that of all others that are not, and it is not in shared memory.
+/// Whether the kernel's OOM killer would take this one first where the scope has no memory left, and its
+/// end would help: it is marked, its badness is above that of all others in the scope that are not, and
+/// it is not in shared memory.
 pub(super) fn kernel_takes(
     question: &Question<'_>,
     standing: &ReliefStanding,
     taker: &Taker,
+    scope: ScopeName,
 ) -> bool {
     let sample = question.sample;
     let is_marked = |uid: &str| {
@@ -35,23 +40,36 @@ pub(super) fn kernel_takes(
     }
     let places = sample.places();
     let total = sample.node.memory.map_or(0, |memory| memory.total.0);
+    // Scores are parts of what the scope has.
+    let all = match scope {
+        ScopeName::System => total,
+        ScopeName::Kubepods => limit_of_pods(question.snapshot).map_or(total, |max| max.min(total)),
+    };
     let is_pod = matches!(places.place(&own.path), Place::Pod { .. });
     // The kernel compares processes, and kills the rest of the cgroup with the one it takes. How
     // large the largest is cannot be seen from here. A pod's sandbox is one of them.
     let n = n_processes(own, sample).saturating_sub(u64::from(is_pod)).max(1);
-    let badness = oom_size(own) / n + total;
+    let badness = oom_size(own) / n + all;
     let other = |group: &Arc<Cgroup>| match places.place(&group.path) {
         _ if group.path == own.path => None,
         Place::Pod { uid, .. } if is_marked(&uid) => None,
         Place::Pod { uid, class } => {
             let pod = sample.pods.as_ref().and_then(|pods| pods.get(&*uid));
             let request = pod.map(|pod| request(pod, "memory").to_u64());
-            Some(oom_size(group) + scale(total, oom_score(class, request, total), 1_000))
+            Some(oom_size(group) + scale(all, oom_score(class, request, total), 1_000))
         }
-        Place::Other => Some(oom_size(group)),
+        Place::Other if scope == ScopeName::System => Some(oom_size(group)),
         _ => None,
     };
     sample.cgroups.values().filter_map(other).all(|other| other < badness)
+}
+
+fn limit_of_pods(snapshot: &Snapshot) -> Option<u64> {
+    let (_, pods) = scope::kubepods(snapshot)?;
+    match pods.files.as_deref()?.memory.max? {
+        Limit::At(max) => Some(max),
+        Limit::Max => None,
+    }
 }
 
 /// Processes in the cgroup and below it, as counted up to ten ticks ago; its threads where one of these

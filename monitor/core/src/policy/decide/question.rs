@@ -14,6 +14,8 @@ pub struct Question<'a> {
     pub relief: &'a settings::Relief,
     pub eviction: &'a Eviction,
     pub sample: &'a Sample,
+    /// The sample before it.
+    pub before: Option<&'a Sample>,
     /// What was made of it.
     pub snapshot: &'a Snapshot,
     /// Of the time since the sample before, the part in which the agent saw nothing: the node was

@@ -1,6 +1,7 @@
 mod clean_up;
 mod endings;
 mod kept;
+mod kernel_kills;
 mod node;
 mod outliving;
 mod partly;

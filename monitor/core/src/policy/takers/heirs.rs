@@ -15,6 +15,8 @@ use crate::model::workload::Pod;
 
 /// The kind of owner that is another one for each version of a workload.
 const REPLICA_SET: &str = "ReplicaSet";
+/// The kind of owner that all static pods of a node have.
+const NODE: &str = "Node";
 /// The label that tells these versions, which is the end of the owner's name, too.
 const VERSION: &str = "pod-template-hash";
 
@@ -68,8 +70,9 @@ impl Named {
     }
 
     fn is_of_the_same(&self, other: &Self) -> bool {
-        let Self { namespace, kind, owner, .. } = self;
+        let Self { namespace, kind, owner, name } = self;
         (namespace, kind, owner) == (&other.namespace, &other.kind, &other.owner)
+            && (kind != NODE || *name == other.name)
     }
 }
 
@@ -172,6 +175,17 @@ mod tests {
         come(&mut heirs, 11, &[(3, "db-1"), (4, "db-0"), (5, "db-2")]);
         assert_eq!([3, 4, 5].map(|id| held(&heirs, 11, id)), [Some(100), Some(8_000), None]);
         assert_eq!([15, 16].map(|minute| held(&heirs, minute, 4)), [Some(8_000), None]);
+    }
+
+    #[test]
+    fn a_static_pod_is_in_place_of_none_but_its_own() {
+        let named = |name: &str| Named { kind: NODE.into(), owner: "n".into(), ..named(name) };
+        let mut heirs = Heirs::default();
+        heirs.leave(CgroupId(1), named("etcd-n"), left(10, 8_000), false);
+        let names = BTreeMap::from([(CgroupId(3), "proxy-n"), (CgroupId(4), "etcd-n")]);
+        let of = |id| names.get(&id).map(|name| named(name));
+        heirs.update(Nanos(11 * MINUTE), |_| true, names.keys().copied(), of);
+        assert_eq!([3, 4].map(|id| held(&heirs, 11, id)), [None, Some(8_000)]);
     }
 
     #[test]

@@ -102,3 +102,28 @@ fn forecast_ends_nothing() {
     let left = first_end.expect("once memory is short, it is ended").0 >> 20;
     assert!(left <= 100, "ended with {left} MiB left");
 }
+
+/// By what the node has, a leak would be the first that the kernel takes; by what all pods may hold,
+/// which counts where that is reached, a larger pod is.
+#[test]
+fn scores_are_parts_of_what_the_scope_has() {
+    let party = |path: &str, class, request: Kib, party| Party {
+        path: path.into(),
+        class: Some(class),
+        request,
+        ..party
+    };
+    let leak = Party { growth: Growth::Leak(40 * MIB), ..steady(500 * MIB) };
+    let parties = vec![
+        party("/kubepods/besteffort/pod0", QosClass::BestEffort, 0, leak),
+        party("/kubepods/burstable/pod1", QosClass::Burstable, 2_000 * MIB, steady(4_500 * MIB)),
+    ];
+    let node = Node::of(4 * MEMORY, 1_000 * MIB, parties);
+    let node = Node { pods_limit: 8_192 * MIB, ..node };
+    let mut steps = Vec::new();
+    node.run_and_tell(Policy::Engine(Order::Cause), 120, |action| {
+        steps.push((action.step, action.target.uid.clone()));
+    });
+    let first = steps.iter().find(|(step, _)| *step != StepKind::Mark);
+    assert_eq!(first, Some(&(StepKind::Squeeze, "0".into())), "{steps:?}");
+}

@@ -76,6 +76,8 @@ pub(super) struct Party {
 
 pub(super) struct Node {
     pub(super) memory: Kib,
+    /// What all pods together may hold.
+    pub(super) pods_limit: Kib,
     pub(super) dice: Dice,
     pub(super) base: Kib,
     pub(super) parties: Vec<Party>,
@@ -92,9 +94,9 @@ pub(super) struct Node {
 impl Node {
     /// Without an API to evict pods by.
     pub(super) fn of(memory: Kib, base: Kib, parties: Vec<Party>) -> Self {
-        let (dice, has_api) = (Dice::new(1), false);
+        let (dice, has_api, pods_limit) = (Dice::new(1), false, memory - 100 * MIB);
         let (toll, in_force, ending, told) = Default::default();
-        Self { memory, dice, base, parties, toll, in_force, has_api, ending, told }
+        Self { memory, pods_limit, dice, base, parties, toll, in_force, has_api, ending, told }
     }
 
     pub(super) fn run(self, policy: Policy, seconds: u64) -> Toll {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::*;
+use crate::model::cgroup::MemoryStat;
 use crate::model::disk::{DiskReading, DiskSource, DiskUse, PodDisk};
 use crate::model::workload::Volume;
 
@@ -40,6 +41,20 @@ fn endings_are_waited_for_where_they_suffice() {
             !node.at(until, &[met(trigger)]).actions.is_empty(),
             "{within} s: its time is over"
         );
+    }
+}
+
+#[test]
+fn endings_give_back_no_cache_that_is_available_already() {
+    for (inactive, is_awaited) in [(350, true), (351, false)] {
+        let mut node = Node::new();
+        end_within(&mut node, "b", 1, false);
+        let memory = &mut Arc::make_mut(node.sample.cgroups.get_mut(&CgroupId(11)).unwrap()).memory;
+        let inactive_file = Bytes(inactive * MIB);
+        memory.stat = Some(MemoryStat { inactive_file, ..MemoryStat::default() });
+        let verdict = node.at(1, &[met(threshold(Signal::MemoryAvailable, Nanos(0)))]);
+        let is_held = matches!(verdict.held, Some(Hold::Ending { .. }));
+        assert_eq!(is_held, is_awaited, "{inactive} MiB of 400: {:?}", verdict.held);
     }
 }
 

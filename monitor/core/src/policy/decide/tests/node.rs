@@ -10,6 +10,7 @@ use crate::model::snapshot::{Averages, Snapshot};
 pub(super) struct Node {
     pub(super) relief: settings::Relief,
     pub(super) sample: Sample,
+    pub(super) before: Option<Sample>,
     pub(super) ranking: Ranking,
     pub(super) standing: ReliefStanding,
     pub(super) unseen: Nanos,
@@ -56,7 +57,18 @@ impl Node {
         let standing = ReliefStanding::default();
         let (unseen, unmeasured, is_harm_paused) = (Nanos(0), Vec::new(), false);
         let is_stale = false;
-        Self { relief, sample, ranking, standing, unseen, unmeasured, is_harm_paused, is_stale }
+        let before = None;
+        Self {
+            relief,
+            sample,
+            before,
+            ranking,
+            standing,
+            unseen,
+            unmeasured,
+            is_harm_paused,
+            is_stale,
+        }
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {
@@ -72,6 +84,7 @@ impl Node {
             relief: &self.relief,
             eviction: &Eviction::default(),
             sample: &self.sample,
+            before: self.before.as_ref(),
             met,
             first: met.iter().find(|met| met.is_due).copied(),
             foretold: None,

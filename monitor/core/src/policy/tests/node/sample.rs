@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Kib, MIB, Node, Party, nanos};
+use super::{Kib, Node, Party, nanos};
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, Limit, MemoryFiles, MemoryStat};
 use crate::model::decision::StepKind;
 use crate::model::node::Meminfo;
@@ -43,7 +43,7 @@ impl Node {
         let limit = |kib: Kib| Limit::At(bytes(kib).0);
         let mut cgroups = vec![
             group("/", used, 0, Limit::Max),
-            group("/kubepods", pods, 0, limit(self.memory - 100 * MIB)),
+            group("/kubepods", pods, 0, limit(self.pods_limit)),
             group("/kubepods/besteffort", 0, 0, Limit::Max),
             group("/kubepods/burstable", 0, 0, Limit::Max),
             group("/system.slice", self.base + used - self.base - pods, 0, Limit::Max),
