@@ -5,16 +5,15 @@ use std::sync::Arc;
 
 use super::Question;
 use super::standing::ReliefStanding;
-use crate::model::cgroup::{Cgroup, Limit, MemoryStat};
+use crate::model::cgroup::{Cgroup, MemoryStat};
 use crate::model::condition::ScopeName;
 use crate::model::decision::{Action, Taker};
 use crate::model::pod::{Place, QosClass};
 use crate::model::request::request;
 use crate::model::sample::Sample;
-use crate::model::snapshot::Snapshot;
 use crate::model::units::scale;
 use crate::policy::scope;
-use crate::policy::takers::{held, locked};
+use crate::policy::takers::{capacity, held, locked};
 
 /// Whether the kernel's OOM killer would take this one first where the scope has no memory left, and its
 /// end would help: it is marked, its badness is above that of all others in the scope that are not, and
@@ -41,10 +40,8 @@ pub(super) fn kernel_takes(
     let places = sample.places();
     let total = sample.node.memory.map_or(0, |memory| memory.total.0);
     // Scores are parts of what the scope has.
-    let all = match scope {
-        ScopeName::System => total,
-        ScopeName::Kubepods => limit_of_pods(question.snapshot).map_or(total, |max| max.min(total)),
-    };
+    let pods = scope::kubepods(question.snapshot).map(|(_, pods)| pods);
+    let all = capacity(scope, sample, pods).map_or(total, |all| all.min(total));
     let is_pod = matches!(places.place(&own.path), Place::Pod { .. });
     // The kernel compares processes, and kills the rest of the cgroup with the one it takes. How
     // large the largest is cannot be seen from here. A pod's sandbox is one of them.
@@ -62,14 +59,6 @@ pub(super) fn kernel_takes(
         _ => None,
     };
     sample.cgroups.values().filter_map(other).all(|other| other < badness)
-}
-
-fn limit_of_pods(snapshot: &Snapshot) -> Option<u64> {
-    let (_, pods) = scope::kubepods(snapshot)?;
-    match pods.files.as_deref()?.memory.max? {
-        Limit::At(max) => Some(max),
-        Limit::Max => None,
-    }
 }
 
 /// Processes in the cgroup and below it, as counted up to ten ticks ago; its threads where one of these

@@ -125,7 +125,7 @@ impl Lost {
 }
 
 /// What the scope has of memory, in bytes.
-pub(super) fn capacity(scope: ScopeName, sample: &Sample, pods: Option<&Scope>) -> Option<u64> {
+pub(crate) fn capacity(scope: ScopeName, sample: &Sample, pods: Option<&Scope>) -> Option<u64> {
     let total = sample.node.memory.map(|memory| memory.total.0);
     let limit = || match pods?.files.as_ref()?.memory.max? {
         Limit::At(max) => Some(max),
