@@ -181,8 +181,7 @@ impl HarmByParty {
     }
 }
 
-/// Blends what each one did `now` into its entry. Those that are gone, and those that did nothing, are
-/// dropped.
+/// Blends what each one did `now` into its entry. Drops those that are gone or did nothing.
 fn blend_all<K, B>(
     entries: &mut BTreeMap<K, Entry>,
     mut now: BTreeMap<Cow<'_, B>, Entry>,

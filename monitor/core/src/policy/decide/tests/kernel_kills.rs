@@ -30,8 +30,8 @@ fn kernel_kills_hold_back_a_second_victim() {
         (hard, 10, None,     true),  // the node had none left
         (hard, 12, None,     true),
         (hard, 12, Some(20), true),  // nor had all pods
-        (hard, 10, Some(10), true),  // whoever would go is smaller by that much
-        (hard, 12, Some(12), false), // somebody else at its own limit
+        (hard, 10, Some(10), true),  // the first candidate is smaller by that much
+        (hard, 12, Some(12), false), // another pod at its own limit
         (hard, 0,  Some(12), false), // whose process the kernel did not say: Linux 6.1
         (hard, 0,  Some(10), true),
         (hard, 0,  Some(20), true),
