@@ -51,8 +51,7 @@ fn what_was_held_before_in_the_same_place_is_no_growth() {
     }
 }
 
-/// A service leaks, and the kernel would not take it before the largest pod, which pays and is started
-/// again.
+/// A service leaks that the kernel would not take first, so the largest pod pays, and starts again.
 #[test]
 fn payer_that_fills_again_is_no_taker() {
     let leak = |rate| Party {
