@@ -13,10 +13,12 @@ use crate::model::units::{Nanos, scale};
 use crate::model::unsampled::unsampled;
 use crate::policy::assess::conditions::ConditionStanding;
 use crate::policy::assess::growth;
-use crate::policy::assess::{AssessStanding, assess};
-use crate::policy::decide::{Question, ReliefStanding, decide, is_observing, targets_of};
+use crate::policy::assess::{AssessStanding, assess, relief_of};
+use crate::policy::decide::{
+    Question, ReliefStanding, decide, decide_beside, is_observing, makes_way, targets_of,
+};
 use crate::policy::rank::harm::HarmStanding;
-use crate::policy::rank::{HEAD, Node, Pool, Purpose, Shortfall};
+use crate::policy::rank::{Field, HEAD, Node, Pool, Purpose, Shortfall};
 use crate::policy::scope;
 use crate::policy::takers::TakerStanding;
 use crate::policy::workload::Workloads;
@@ -163,27 +165,24 @@ impl Engine {
         let kubepods = scope::kubepods(&snapshot);
         let limited = takers.limited(&snapshot, kubepods.map(|(_, pods)| pods));
         let kubepods = kubepods.map(|(id, _)| id);
-        let assessment = assess(settings, &sample, &snapshot, limited, &mut standing.assess);
+        let (mut assessment, others) =
+            assess(settings, &sample, &snapshot, limited, &mut standing.assess);
 
         let (sample_now, harm) = (&sample, &standing.harm);
         let node = Node { sample: sample_now, snapshot: &snapshot, harm, takers, settings };
         let pool = |purpose, shortfall| Pool::of_node(node, purpose, shortfall);
         let is_by_cause = settings.ranking.order == Order::Cause;
         let foretold = is_by_cause.then(|| foretold(&assessment)).flatten();
-        let relieved = assessment.first.or(foretold);
-        let purpose = relieved.map(|met| Purpose::of(&met.threshold));
-        let shortfall = Shortfall {
-            missing: relieved.map(|met| missing(&met, sample.at.boot)).unwrap_or_default(),
-            is_thrashing: relieved
-                .is_some_and(|met| growth::is_thrashing(&met, &assessment.outlooks)),
+        let of = |met: &Met| {
+            let purpose = Purpose::of(&met.threshold);
+            let is_thrashing = growth::is_thrashing(met, &assessment.outlooks);
+            pool(purpose, Shortfall { missing: missing(met, sample.at.boot), is_thrashing })
         };
-        let pool_now = purpose.map(|purpose| pool(purpose, shortfall));
+        let is_harm_paused = |met: &Met| standing.harm.is_paused(met.threshold.resource());
+        let relieved = assessment.first.or(foretold);
+        let pool_now = relieved.as_ref().map(of);
         let field = pool_now.as_ref().map(Pool::field);
-        let mut ranking = field.as_ref().map(|field| field.ranking(HEAD));
-        // As in recordings of before, which must replay to the same bytes: readers have the namespaces
-        // by `name_spared`.
-        let spared = ranking.iter_mut().flat_map(|ranking| &mut ranking.spared);
-        spared.for_each(|one| one.namespace.clear());
+        let mut ranking = field.as_ref().map(head);
         let question = Question {
             relief: &settings.relief,
             eviction: &settings.eviction,
@@ -198,11 +197,39 @@ impl Engine {
             is_stale: assessment.is_stale,
             ranking: ranking.as_ref(),
             field: field.as_ref(),
-            is_harm_paused: purpose.is_some_and(|p| standing.harm.is_paused(p.resource())),
+            is_harm_paused: relieved.as_ref().is_some_and(is_harm_paused),
             observations: &assessment.observations,
             outlooks: &assessment.outlooks,
         };
-        let relief = decide(&question, &mut standing.relief);
+        let mut relief = decide(&question, &mut standing.relief);
+        let mut instead = None;
+        for met in &others {
+            if !relief.actions.is_empty() || !makes_way(&mut standing.relief, met) {
+                continue;
+            }
+            let pool = of(met);
+            let field = pool.field();
+            let ranking = head(&field);
+            let (first, is_harm_paused) = (Some(*met), is_harm_paused(met));
+            let (field, its) = (Some(&field), Some(&ranking));
+            let question = Question {
+                first,
+                is_stale: false,
+                ranking: its,
+                field,
+                is_harm_paused,
+                ..question
+            };
+            if decide_beside(&question, &mut standing.relief, &mut relief) {
+                instead = Some((*met, ranking));
+            }
+        }
+        drop(field);
+        if let Some((met, its)) = instead {
+            assessment.first = Some(met);
+            assessment.events.push(relief_of(&met));
+            ranking = Some(its);
+        }
         let next = match (&ranking, soon(&assessment, &sample, &snapshot)) {
             (Some(ranking), _) => ranking.candidates.iter().take(NEXT).cloned().collect(),
             (None, Some(purpose)) => {
@@ -211,7 +238,6 @@ impl Engine {
             (None, None) => Vec::new(),
         };
         let next_targets = targets_of(&next.iter().collect::<Vec<_>>(), &sample, &snapshot);
-        drop(field);
         let is_used = assessment.first.is_some() || !relief.actions.is_empty();
         let ranking = ranking.filter(|_| is_used);
         let (tick, at, generation) = (sample.tick, sample.at, settings.generation);
@@ -219,6 +245,15 @@ impl Engine {
         let decision = Decision { tick, at, generation, assessment, ranking, relief };
         Step { snapshot, decision, kubepods, next_targets }
     }
+}
+
+/// What is written down of a ranking.
+fn head(field: &Field<'_>) -> Ranking {
+    let mut ranking = field.ranking(HEAD);
+    // As in recordings of before, which must replay to the same bytes: readers have the namespaces by
+    // `name_spared`.
+    ranking.spared.iter_mut().for_each(|one| one.namespace.clear());
+    ranking
 }
 
 /// How much more must be left; of disks and pids, how much in ten seconds if it goes on as since it ran

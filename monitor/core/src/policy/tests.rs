@@ -1,6 +1,7 @@
 //! The policy in a closed loop: generated nodes whose pods react to what is done to them, judged by
 //! who died and whether he had caused it. The rules are in docs/policy.md, "Who pays for memory".
 
+mod beside;
 mod cache;
 mod disks;
 mod family;

@@ -9,6 +9,7 @@ pub mod critical;
 pub mod growth;
 mod local_storage;
 pub mod nearly;
+mod others;
 pub mod pressure;
 pub mod signals;
 pub mod taint;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use self::conditions::ConditionStanding;
 use self::growth::GrowthStanding;
 use self::local_storage::OverrunStanding;
+use self::others::others;
 use self::pressure::{PressureStanding, is_emergency};
 use self::thresholds::ThresholdStanding;
 use crate::model::decision::{Assessment, Event, Met, Trigger, Unobserved};
@@ -47,14 +49,15 @@ pub struct AssessStanding {
     relieving: Option<String>,
 }
 
-/// Judges one tick. Cannot fail.
+/// Judges one tick. Cannot fail. Also tells, in their order, the other thresholds that may be looked at
+/// where nothing can be done about the first.
 pub fn assess(
     settings: &Settings,
     sample: &Sample,
     snapshot: &Snapshot,
     limited: Limited,
     standing: &mut AssessStanding,
-) -> Assessment {
+) -> (Assessment, Vec<Met>) {
     let kubepods = scope::kubepods(snapshot);
     let files = kubepods.and_then(|(_, scope)| scope.files.as_deref());
     let (conditions, mut events) =
@@ -96,18 +99,20 @@ pub fn assess(
         .collect();
 
     let due = || met.iter().filter(|met| met.is_due);
-    let fresh = due().find(|met| match met.threshold {
+    let is_fresh = |met: &&Met| match met.threshold {
         Trigger::Eviction(threshold) => verdict.fresh.contains(&threshold.signal),
         Trigger::Pressure(threshold) => {
             !pressure::has_eased(&threshold, snapshot, &standing.growth)
         }
-    });
+    };
+    let fresh = due().find(is_fresh);
     let is_stale = fresh.is_none() && due().next().is_some();
     // Memory that is about to end does not wait for whatever else is due.
     let emergency = due().find(|met| is_emergency(&met.threshold, met.measured));
     let first = emergency.or(fresh).or(due().next()).copied();
+    let others = first.map(|first| others(&first, &met, due().filter(is_fresh)));
     events.extend(relief_begins(first.as_ref(), &mut standing.relieving));
-    Assessment {
+    let assessment = Assessment {
         conditions,
         taints,
         refused: admission::refused(&verdict.pressure),
@@ -121,7 +126,8 @@ pub fn assess(
         first,
         is_stale,
         events,
-    }
+    };
+    (assessment, others.unwrap_or_default())
 }
 
 /// The kubelet tells this in each of its passes, ten seconds apart. We judge every second, and tell
@@ -130,7 +136,11 @@ fn relief_begins(first: Option<&Met>, relieving: &mut Option<String>) -> Option<
     let name = first.map(|met| met.threshold.name());
     let is_new = name.is_some() && name != *relieving;
     *relieving = name;
-    let met = first.filter(|_| is_new)?;
+    first.filter(|_| is_new).map(relief_of)
+}
+
+/// That relief of this threshold is attempted.
+pub(crate) fn relief_of(met: &Met) -> Event {
     let (reason, message) = match met.threshold {
         Trigger::Eviction(threshold) => {
             let resource = threshold.signal.resource();
@@ -140,7 +150,7 @@ fn relief_begins(first: Option<&Met>, relieving: &mut Option<String>) -> Option<
             ("PressureThresholdMet", format!("Attempting to relieve {}", figure(threshold, met)))
         }
     };
-    Some(Event { reason: reason.into(), message, is_warning: true })
+    Event { reason: reason.into(), message, is_warning: true }
 }
 
 /// What was measured, beside what it was measured against.

@@ -96,7 +96,7 @@ impl Bench {
         let json = serde_json::to_string(&self.standing).unwrap();
         self.standing = serde_json::from_str(&json).unwrap();
         let got =
-            assess(&self.settings, &sample, &snapshot, Limited::default(), &mut self.standing);
+            assess(&self.settings, &sample, &snapshot, Limited::default(), &mut self.standing).0;
         self.before = Some(sample);
         got
     }
@@ -213,7 +213,7 @@ fn due_average_that_only_remembers() {
         let snapshot = Snapshot { whole, ..Snapshot::default() };
         let sample = sample(1, Course::default());
         let mut standing = AssessStanding::default();
-        let got = assess(&settings, &sample, &snapshot, Limited::default(), &mut standing);
+        let (got, _) = assess(&settings, &sample, &snapshot, Limited::default(), &mut standing);
         assert_eq!((got.met.len(), got.is_stale), (2, is_stale), "{memory:?} {cpu:?}");
         assert_eq!(got.first.map(|met| met.threshold.name()).as_deref(), Some(first));
     }

@@ -25,6 +25,7 @@ mod target;
 mod tests;
 
 use self::choose::choose;
+pub(super) use self::pending::makes_way;
 use self::pending::{Pending, Progress, is_other};
 use self::proposal::{Counts, Proposal};
 pub use self::question::Question;
@@ -78,6 +79,22 @@ pub fn decide(question: &Question<'_>, standing: &mut ReliefStanding) -> Relief 
     }
     relief.releases = squeeze::releases(question, standing);
     relief
+}
+
+/// Decides on a threshold that is due beside the first, for which nothing was done: it is the first of
+/// this question. True if that comes to an action.
+pub(super) fn decide_beside(
+    question: &Question<'_>,
+    standing: &mut ReliefStanding,
+    relief: &mut Relief,
+) -> bool {
+    let held = relief.held.take();
+    without_pending(question, standing, relief);
+    let acts = !relief.actions.is_empty();
+    if !acts {
+        relief.held = held;
+    }
+    acts
 }
 
 /// Whether the step that is pending is only observed.
@@ -248,7 +265,10 @@ fn after_pending(
             }
         }
         // It happens no more, and keeps no other shortage from being looked at.
-        Event::Observed if question.first.is_some_and(|first| is_other(&first, action)) => {
+        Event::Observed
+            if standing.aside.is_none()
+                && question.first.is_some_and(|first| is_other(&first, action)) =>
+        {
             standing.aside = Some(pending);
         }
         Event::Observed => {
