@@ -7,9 +7,11 @@
 //! it.
 
 mod acted;
+mod anew;
 mod figures;
 mod fills;
 mod heirs;
+mod look;
 mod lost;
 mod room;
 mod written;
@@ -19,7 +21,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use self::acted::{acted_on, ended_by_isobar, is_of_taker};
+use self::acted::{ended_by_isobar, is_of_taker};
+use self::anew::Anew;
 use self::figures::Holding;
 pub(crate) use self::figures::{Counts, cache, freed_by_end, held, locked};
 use self::fills::Fills;
@@ -29,14 +32,12 @@ pub(crate) use self::room::Limited;
 use self::room::Rooms;
 use self::written::Written;
 use crate::model::cgroup::CgroupId;
-use crate::model::condition::ScopeName;
-use crate::model::decision::{Action, Phase, StepKind};
+use crate::model::decision::{Action, StepKind};
 use crate::model::node::Meminfo;
 use crate::model::sample::Sample;
 use crate::model::snapshot::{Along, Scope, Snapshot};
 use crate::model::threshold::{Resource, Signal};
 use crate::model::units::{Bytes, Nanos};
-use crate::policy::scope;
 use crate::policy::workload::Parties;
 
 /// A loss is looked at over this time at least: in less, one allocation would be the whole of it.
@@ -45,11 +46,6 @@ const SHORTEST: Nanos = Nanos(10 * Nanos::SECOND.0);
 const LONGEST: Nanos = Nanos(3_600 * Nanos::SECOND.0);
 /// Over so long it is looked at who took memory all along.
 const ALONG: Nanos = Nanos(300 * Nanos::SECOND.0);
-/// The time in which this part of the scope's memory was lost is looked at: short for a fast leak,
-/// long for a slow one.
-const PART: u64 = 20;
-/// A smaller part that was lost is no cause of a shortage: what pods take and give back is as much.
-const LEAST_PART: u64 = 200;
 /// Distance of readings that are kept, by their age.
 const SPACING: [(Nanos, Nanos); 4] = [
     (Nanos(12 * Nanos::SECOND.0), Nanos(Nanos::SECOND.0 * 3 / 4)),
@@ -61,8 +57,6 @@ const SPACING: [(Nanos, Nanos); 4] = [
 pub(crate) const OF_LARGEST: u64 = 4;
 /// And this much, in bytes.
 const LEAST: u64 = 1 << 20;
-/// What a party held for so long it may give back and take again: that is no growth.
-const STEADY: Nanos = Nanos(30 * Nanos::SECOND.0);
 /// The last two seconds count more than the eight before: growth that slows ends soon.
 const RECENT: Nanos = Nanos(2 * Nanos::SECOND.0);
 
@@ -76,6 +70,7 @@ pub struct TakerStanding {
     parties: BTreeMap<CgroupId, VecDeque<Holding>>,
     fills: Fills,
     heirs: Heirs,
+    anew: Anew,
 }
 
 /// When readings were taken, and what the node had in use.
@@ -102,6 +97,7 @@ impl TakerStanding {
             *self = Self::default();
         }
         self.fills.update(sample, parties);
+        self.anew.update(before, sample, parties);
         self.forget_ended(before, sample, parties);
         let n = self.slots.len();
         let is_dense = n >= 2 && now.since(self.slots[n - 2].at) < SPACING[0].1;
@@ -202,123 +198,6 @@ impl TakerStanding {
                 }
             }
         }
-    }
-
-    /// What a party held at a slot; 0 before it was there.
-    fn at(&self, readings: &VecDeque<Holding>, slot: usize, counts: Counts) -> u64 {
-        let missing = self.slots.len().saturating_sub(readings.len());
-        let reading = slot.checked_sub(missing).and_then(|own| readings.get(own));
-        reading.map_or(0, |reading| reading.amount(counts))
-    }
-
-    /// The most that a party held throughout half a minute in the five minutes before a slot: a container
-    /// that is started again takes what it had before.
-    fn kept(&self, readings: &VecDeque<Holding>, slot: usize, counts: Counts) -> u64 {
-        let until = self.slots[slot].at;
-        let is_near = |at: &usize| until.since(self.slots[*at].at) <= ALONG;
-        let mut most = 0;
-        for from in (0..slot).rev().take_while(is_near) {
-            let apart = |to: usize| self.slots[to].at.since(self.slots[from].at);
-            let to = (from + 1..=slot).find(|to| apart(*to) >= STEADY);
-            // Two readings far apart do not tell what was held between them.
-            if let Some(to) = to.filter(|to| apart(*to) <= STEADY.plus(STEADY)) {
-                let least = (from..=to).map(|at| self.at(readings, at, counts)).min();
-                most = most.max(least.unwrap_or_default());
-            }
-        }
-        most
-    }
-
-    /// What was lost in `scope`, and who took it; `None` before there are readings over ten seconds.
-    pub(crate) fn loss(
-        &self,
-        scope: ScopeName,
-        counts: Counts,
-        sample: &Sample,
-        snapshot: &Snapshot,
-    ) -> Option<Lost> {
-        let last = self.slots.len().checked_sub(1).filter(|last| *last > 0)?;
-        let now = self.slots[last];
-        let pods = scope::kubepods(snapshot);
-        let within = (scope == ScopeName::Kubepods).then_some(pods).flatten();
-        let is_in = |id: &CgroupId| match (scope, within) {
-            (ScopeName::System, _) => true,
-            (_, Some((_, pods))) => {
-                snapshot.scopes.get(id).is_some_and(|scope| scope.path.is_within(&pods.path))
-            }
-            (_, None) => false,
-        };
-        let parties: Vec<_> = self.parties.iter().filter(|(id, _)| is_in(id)).collect();
-        let capacity = match counts {
-            Counts::Threads => sample.node.max_threads?,
-            _ => capacity(scope, sample, within.map(|(_, pods)| pods))?,
-        };
-        let resource = if counts == Counts::Threads { Resource::Pids } else { Resource::Memory };
-        let least = taker_from(0, resource);
-        let ended = ended_by_isobar(sample, now.at, is_of_taker);
-        // Page cache that a party had was not given back: want of memory took it.
-        let may_be_kept = |id: &CgroupId| counts != Counts::WithCache && !ended.contains(id);
-        let since = |slot: usize| {
-            let mut taken = BTreeMap::new();
-            let (mut sum, mut net) = (0u64, 0i128);
-            for (id, readings) in &parties {
-                let at = |slot| self.at(readings, slot, counts);
-                let (now, then) = (at(last), at(slot));
-                let mut grown = now.saturating_sub(then);
-                if grown >= least && may_be_kept(id) {
-                    let left = self.heirs.of(**id, self.slots[slot].at);
-                    let left = left.map_or(0, |left| left.amount(counts));
-                    let kept = self.kept(readings, slot, counts).max(left);
-                    grown = now.saturating_sub(then.max(kept));
-                }
-                net += i128::from(now) - i128::from(then);
-                sum = sum.saturating_add(grown);
-                if grown > 0 {
-                    taken.insert(**id, grown);
-                }
-            }
-            let is_whole = scope == ScopeName::System && counts == Counts::Held;
-            let node = now.node.zip(self.slots[slot].node).filter(|_| is_whole);
-            let ended = i128::from(self.slots[slot].ended.0);
-            let rest =
-                node.map_or(0, |(now, then)| i128::from(now.0) - i128::from(then.0) - net + ended);
-            let unattributed = u64::try_from(rest.max(0)).unwrap_or(u64::MAX);
-            let lost = sum.saturating_add(unattributed);
-            let is_established = lost >= capacity / LEAST_PART;
-            let over = now.at.since(self.slots[slot].at);
-            Lost { lost, over, taken, unattributed, is_established, ..Lost::default() }
-        };
-        let age = |slot: usize| now.at.since(self.slots[slot].at);
-        let mut most: Option<Lost> = None;
-        for slot in (0..last).rev().filter(|slot| age(*slot) >= SHORTEST) {
-            // Further back only for what is too little to have a cause: pods have started since.
-            let is_known = most.as_ref().is_some_and(|most| most.is_established);
-            if is_known && age(slot) > ALONG {
-                break;
-            }
-            let lost = since(slot);
-            let is_enough = lost.lost >= capacity / PART;
-            if most.as_ref().is_none_or(|most| lost.lost > most.lost) {
-                most = Some(lost);
-            }
-            if is_enough {
-                break;
-            }
-        }
-        // Of the first seconds of watching so much is a cause, too: it cannot be one allocation more.
-        let early = || {
-            let lost = (age(0) >= RECENT).then(|| since(0))?;
-            (lost.lost >= capacity / PART).then_some(lost)
-        };
-        let lately = most.or_else(early)?;
-        let along = (0..last).find(|slot| age(*slot) <= ALONG.max(lately.over)).unwrap_or(0);
-        let recent = (0..last).rev().find(|slot| age(*slot) >= RECENT);
-        let squeezed = acted_on(sample, |entry| {
-            let against = entry.action.reason.threshold.resource();
-            entry.phase == Phase::Squeezed && against == Resource::Memory
-        });
-        let lasting = lately.lasting(&since(along), recent.map(since).as_ref(), &squeezed);
-        Some(Lost { lasting, ..lately })
     }
 
     /// What a disk lost, and which pods took it; `None` if that is not known.

@@ -105,7 +105,9 @@ impl Scale {
     /// Whether the candidate is a cause of the shortage; false in other orders than `cause`.
     pub(super) fn is_taker(self, contender: &Contender) -> bool {
         self.cause.is_some_and(|by| match by {
-            By::Taken(from) => contender.taken.is_some_and(|taken| taken >= from),
+            By::Taken(from) => {
+                contender.taken.max(contender.lasting).is_some_and(|taken| taken >= from)
+            }
             By::Holds(promised) => contender.holds_promised(promised),
             // Who runs within its request makes others wait for what they were not promised.
             By::Harm(from) => {

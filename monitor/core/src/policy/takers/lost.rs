@@ -34,9 +34,9 @@ pub(crate) struct Lost {
 
 impl Lost {
     /// What each party's share of what was lost `all_along` would be of this: who warms up or fills its
-    /// heap anew takes much for a while, a leak took its share before, too. It is at most half as much
-    /// again as it took, or that where readings are of less than twice the time; then who has stopped,
-    /// while others go on, counts by what it took in the most `recent` time. A party that isobar squeezes has
+    /// heap anew takes much for a while, a leak took its share before, too. Of a party that took less than
+    /// half as fast lately it is at most what it took; of all where readings are of less than twice the
+    /// time, and then who has stopped, while others go on, counts by what it took in the most `recent` time. A party that isobar squeezes has
     /// not stopped by itself.
     pub(super) fn lasting(
         &self,
@@ -50,7 +50,8 @@ impl Lost {
             |recent: &&Self| recent.lost >= scale(self.lost, recent.over.0, self.over.0) / PACE;
         let recent = recent.filter(|_| !is_long).filter(goes_on);
         let one = |(id, taken): (&CgroupId, &u64)| {
-            let most = if is_long { taken.saturating_add(taken / 2) } else { *taken };
+            let usual = scale(all_along.taken_by(*id), self.over.0, all_along.over.0);
+            let most = if is_long && *taken >= usual / 2 { u64::MAX } else { *taken };
             let along = share(all_along, *id).min(most);
             let is_same = along.abs_diff(*taken) <= taken / NOISE;
             let along = if is_same { *taken } else { along };
@@ -86,7 +87,8 @@ impl Lost {
         Self { lost, is_established: true, ..Self::default() }
     }
 
-    /// For decisions and people: by name, the largest takers of those that took `from` on.
+    /// For decisions and people: by name, the largest takers of those that took `from` on, lately or all
+    /// along.
     pub(crate) fn told(
         &self,
         snapshot: &Snapshot,
@@ -94,7 +96,9 @@ impl Lost {
         from: u64,
         may_be_marked: impl Fn(CgroupId, &Scope) -> bool,
     ) -> Loss {
-        let mut takers: Vec<_> = self.taken.iter().filter(|(_, taken)| **taken >= from).collect();
+        let took = |id: CgroupId, taken: u64| taken.max(self.lasting_of(id));
+        let mut takers: Vec<_> =
+            self.taken.iter().filter(|(id, taken)| took(**id, **taken) >= from).collect();
         takers
             .sort_unstable_by_key(|(id, taken)| (Reverse((self.lasting_of(**id), **taken)), **id));
         let taker = |(id, taken): (&CgroupId, &u64)| {

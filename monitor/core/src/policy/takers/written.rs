@@ -5,6 +5,7 @@ use std::iter::repeat;
 
 use serde::{Deserialize, Serialize};
 
+use super::anew::Anew;
 use super::figures::Holding;
 use super::fills::Fills;
 use super::heirs::Heirs;
@@ -27,10 +28,12 @@ pub(super) struct Written {
     fills: Fills,
     #[serde(skip_serializing_if = "Heirs::is_empty")]
     heirs: Heirs,
+    #[serde(skip_serializing_if = "Anew::is_empty")]
+    anew: Anew,
 }
 
 impl From<TakerStanding> for Written {
-    fn from(TakerStanding { slots, parties, fills, heirs }: TakerStanding) -> Self {
+    fn from(TakerStanding { slots, parties, fills, heirs, anew }: TakerStanding) -> Self {
         let mut threads = BTreeMap::new();
         let readings = parties.into_iter().map(|(id, readings)| {
             let (mut before, mut n_differences) = (Holding::default(), Vec::new());
@@ -48,12 +51,14 @@ impl From<TakerStanding> for Written {
             (id, differences)
         });
         let readings = readings.collect();
-        Self { slots, readings, threads, parties: BTreeMap::new(), fills, heirs }
+        Self { slots, readings, threads, parties: BTreeMap::new(), fills, heirs, anew }
     }
 }
 
 impl From<Written> for TakerStanding {
-    fn from(Written { slots, readings, threads, mut parties, fills, heirs }: Written) -> Self {
+    fn from(
+        Written { slots, readings, threads, mut parties, fills, heirs, anew }: Written,
+    ) -> Self {
         parties.extend(readings.into_iter().map(|(id, differences)| {
             let mut now = Holding::default();
             let n_differences = threads.get(&id).into_iter().flatten().chain(repeat(&0));
@@ -66,7 +71,7 @@ impl From<Written> for TakerStanding {
             });
             (id, readings.collect())
         }));
-        Self { slots, parties, fills, heirs }
+        Self { slots, parties, fills, heirs, anew }
     }
 }
 

@@ -34,10 +34,12 @@ pub(super) enum Family {
     WarmUpsBesideDaemon,
     /// Memory runs short by a leak that takes some hundredths of a percent of it a second.
     SlowLeak,
+    /// Beside a leak, a pod goes up and down by much of what is free.
+    SwingBesideLeak,
 }
 
 impl Family {
-    pub(super) const ALL: [Self; 20] = [
+    pub(super) const ALL: [Self; 21] = [
         Self::LeakBestEffort,
         Self::LeakBurstable,
         Self::LeakWithinRequest,
@@ -58,6 +60,7 @@ impl Family {
         Self::HeapBesideLeak,
         Self::WarmUpsBesideDaemon,
         Self::SlowLeak,
+        Self::SwingBesideLeak,
     ];
 }
 
@@ -239,6 +242,14 @@ impl Node {
                 parties
                     .push(Party { is_guilty: false, ..leak(large / MIB, be, 0, Growth::Steady) });
             }
+            Family::SwingBesideLeak => {
+                let leaks = Growth::Leak(free / dice.between(60, 140));
+                parties.push(leak(100, dice.of(&[be, bu]), 0, leaks));
+                let most = free * dice.between(30, 55) / 100;
+                let swings = Growth::Swing(most, dice.of(&[14_000, 20_000, 30_000, 40_000]));
+                let class = dice.of(&[be, bu]);
+                parties.push(Party { is_guilty: false, ..leak(20, class, 0, swings) });
+            }
             Family::Bursts => {
                 parties.push(leak(dice.between(20, 200), bu, 20, Growth::Bursts(rate * 2)));
             }
@@ -271,6 +282,7 @@ pub(super) fn steady(held: Kib) -> Party {
         is_marked: false,
         is_squeezed: false,
         n_restarts: 0,
+        n_oom_kills: 0,
         back: None,
         is_gone: false,
     }

@@ -51,6 +51,8 @@ pub(super) enum Growth {
     Refill(Kib, Kib),
     /// The same, but its pod ends and another one of its owner comes in its place.
     Replaced(Kib, Kib),
+    /// By so much more and back, in so many milliseconds.
+    Swing(Kib, u64),
 }
 
 #[derive(Debug, Clone)]
@@ -68,6 +70,7 @@ pub(super) struct Party {
     pub(super) is_marked: bool,
     pub(super) is_squeezed: bool,
     pub(super) n_restarts: u32,
+    pub(super) n_oom_kills: u64,
     /// When it is started again, in milliseconds; `None` for one that runs.
     pub(super) back: Option<u64>,
     /// Its cgroup was removed.
@@ -184,6 +187,11 @@ impl Node {
                 }
                 Growth::Bursts(rate) if (now / 1_000).is_multiple_of(4) => party.held += part(rate),
                 Growth::Bursts(_) => {}
+                Growth::Swing(most, period) => {
+                    let half = period as Kib / 2;
+                    let up = half - (half - (now % period) as Kib).abs();
+                    party.held = party.at_start + most * (2 * up).min(half) / half;
+                }
                 Growth::WhenLow(below, rate, until) => {
                     if left < below || party.held > party.at_start {
                         party.held = (party.held + part(rate)).min(until.max(party.held));
@@ -255,10 +263,13 @@ impl Node {
             let worst = running.max_by_key(|(at, party)| (badness(party), *at));
             let Some(at) = worst.map(|(at, _)| at) else {
                 // Only what nobody can end is left: the node restarts it.
-                self.parties.iter_mut().filter(|one| is_vital(one)).for_each(|one| one.held = 0);
+                for one in self.parties.iter_mut().filter(|one| is_vital(one)) {
+                    (one.held, one.n_oom_kills) = (0, one.n_oom_kills + 1);
+                }
                 break;
             };
             self.toll.out_of_memory += 1;
+            self.parties[at].n_oom_kills += 1;
             self.end(at, now);
         }
     }

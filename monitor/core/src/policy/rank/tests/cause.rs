@@ -63,8 +63,10 @@ fn cause_who_took_all_along_first() {
         ([150, 80], [70, 80],  "leaks",  "lasting=80Mi taken=80Mi"),
         ([150, 80], [80, 80],  "starts", "lasting=80Mi taken=150Mi"),
         ([150, 80], [90, 80],  "starts", "lasting=90Mi taken=150Mi"),
-        // Who took no real part lately is no cause, whatever it took before.
+        // Who took no real part is no cause; who took one all along is, however little it took lately.
         ([150, 20], [10, 20],  "starts", "taken=150Mi"),
+        ([150, 20], [60, 90],  "leaks",  "lasting=90Mi taken=20Mi"),
+        ([150, 20], [90, 60],  "starts", "lasting=90Mi taken=150Mi"),
     ];
     for (lately, along, want, told) in table {
         let all = [with("starts", lately[0], along[0]), with("leaks", lately[1], along[1])];

@@ -1,7 +1,7 @@
 //! A pod that comes in place of one that ended, and takes what that held.
 
 use super::*;
-use crate::model::decision::{InForce, Met, StepKind, Trigger, made};
+use crate::model::decision::{InForce, Met, Phase, StepKind, Trigger, made};
 use crate::model::settings::usual_pressure_thresholds;
 use crate::model::workload::{Owner, Pod, Pods};
 
@@ -117,8 +117,8 @@ fn what_a_pod_held_is_no_growth_of_the_one_that_comes_in_its_place() {
         ("of another version",     web,  vec![second(next, END + 2, 290)], &[(DAEMON, 0)]),
         ("before the first ends",  web,  vec![second(next, END - 5, 290)], &[(DAEMON, 0)]),
         ("in the same second",     web,  vec![second(next, END, 290)],     &[(DAEMON, 0)]),
-        ("and takes more",         web,  vec![second(web, END + 2, 500)],  &[("shop/u2", 200)]),
-        ("two",                    web,  vec![second(web, END + 2, 290), second(web, END + 2, 290)], &[("shop/u3", 290)]),
+        ("and takes more",         web,  vec![second(web, END + 2, 500)],  &[(DAEMON, 0), ("shop/u2", 200)]),
+        ("two",                    web,  vec![second(web, END + 2, 290), second(web, END + 2, 290)], &[("shop/u3", 290), (DAEMON, 0)]),
         ("of another workload",    web,  vec![second(Some(("ReplicaSet", "db-6d4c", "6d4c")), END + 2, 290)], &[("shop/u2", 290)]),
         ("of another kind",        web,  vec![second(Some(("Job", "web-6d4c", "6d4c")), END + 2, 290)], &[("shop/u2", 290)]),
         ("of no owner",            None, vec![second(None, END + 2, 290)], &[("shop/u2", 290)]),

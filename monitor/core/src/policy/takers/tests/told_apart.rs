@@ -27,6 +27,35 @@ fn loss_names_last_who_has_stopped() {
 }
 
 #[test]
+fn loss_does_not_name_who_goes_up_and_down() {
+    // Up in ten seconds and down in ten, to so many MiB each time.
+    fn swings(t: u64, most: u64) -> u64 {
+        10 + most * (t % 20).min(20 - t % 20) / 10
+    }
+    // What a pod and the daemon hold at a second, in MiB.
+    type Row = (&'static str, fn(u64) -> (u64, u64), &'static [&'static str]);
+    #[rustfmt::skip]
+    let table: [Row; 7] = [
+        ("a pod that goes up and down, beside a leak",  |t| (swings(t, 300), 10 + 2 * t),                   &[DAEMON]),
+        ("it rests in between",                         |t| (swings(t.max(40), 300), 10 + 2 * t),           &[DAEMON]),
+        ("it goes higher than before",                  |t| (swings(t, 200 + t), 10 + t),                   &[DAEMON, "u1"]),
+        ("it was never as high before",                 |t| (swings(t, if t < 100 { 20 } else { 300 }), 10 + t), &["u1", DAEMON]),
+        ("no other party takes anything",               |t| (swings(t, 300), 10),                           &["u1"]),
+        ("the other one takes too little to matter",    |t| (swings(t, 300), 10 + t / 2),                   &["u1"]),
+        ("it gives back less than a quarter",           |t| (300 + swings(t, 90), 10 + t / 5),              &["u1"]),
+    ];
+    for (what, held, want) in table {
+        let samples = (0..=110).map(|t| {
+            let (pod, daemon) = held(t);
+            sample(t + 1, pod + daemon, &[("/kubepods", 0), (POD, pod), (DAEMON, daemon)])
+        });
+        let (_, got, _) = takers(&samples.collect::<Vec<_>>());
+        let names: Vec<_> = got.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, want, "{what}: {got:?}");
+    }
+}
+
+#[test]
 fn loss_tells_a_slow_leak_from_noise() {
     #[rustfmt::skip]
     let table = [

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{Kib, Node, Party, nanos};
-use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, Limit, MemoryFiles, MemoryStat};
+use crate::model::cgroup::{
+    Cgroup, CgroupId, CgroupPath, Limit, MemoryEvents, MemoryFiles, MemoryStat,
+};
 use crate::model::decision::StepKind;
 use crate::model::node::Meminfo;
 use crate::model::psi::{Line, Pressure};
@@ -52,7 +54,10 @@ impl Node {
         for party in &self.parties {
             let (anon, shmem) = if party.is_shared { (0, party.held) } else { (party.held, 0) };
             let max = party.limit.map_or(Limit::Max, limit);
-            cgroups.push(group(&party.path, anon, shmem, max));
+            let mut own = group(&party.path, anon, shmem, max);
+            let oom_kill = party.n_oom_kills;
+            own.memory.events = Some(MemoryEvents { oom_kill, ..MemoryEvents::default() });
+            cgroups.push(own);
         }
         let ids: BTreeMap<String, CgroupId> = cgroups
             .iter()

@@ -1,0 +1,239 @@
+//! What a scope lost: over which time it is looked at, and which growth counts.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::acted::{acted_on, ended_by_isobar, is_of_taker};
+use super::figures::{Counts, Holding};
+use super::lost::{Lost, capacity};
+use super::{ALONG, OF_LARGEST, RECENT, SHORTEST, Slot, TakerStanding, taker_from};
+use crate::model::cgroup::CgroupId;
+use crate::model::condition::ScopeName;
+use crate::model::decision::Phase;
+use crate::model::sample::Sample;
+use crate::model::snapshot::Snapshot;
+use crate::model::threshold::Resource;
+use crate::model::units::Nanos;
+use crate::policy::scope;
+
+/// The time in which this part of the scope's memory was lost is looked at: short for a fast leak,
+/// long for a slow one.
+const PART: u64 = 20;
+/// A smaller part that was lost is no cause of a shortage: what pods take and give back is as much.
+const LEAST_PART: u64 = 200;
+/// What a party held for so long it may give back and take again: that is no growth.
+const STEADY: Nanos = Nanos(30 * Nanos::SECOND.0);
+/// Who gave back this part of what it held goes up and down.
+const GIVEN_BACK: u64 = 4;
+
+/// A look at the parties of a scope.
+struct Look<'a> {
+    standing: &'a TakerStanding,
+    parties: Vec<(CgroupId, &'a VecDeque<Holding>)>,
+    counts: Counts,
+    /// What the scope has.
+    capacity: u64,
+    /// Less growth has no cause.
+    least: u64,
+    /// What the node has in use and no party holds counts.
+    is_whole: bool,
+    /// Takers that isobar ended: what they held before counts as growth again.
+    ended: BTreeSet<CgroupId>,
+    /// What parties that go up and down had before: up to that they grow nothing.
+    peaks: BTreeMap<CgroupId, u64>,
+}
+
+impl<'a> Look<'a> {
+    fn of(
+        standing: &'a TakerStanding,
+        scope: ScopeName,
+        counts: Counts,
+        sample: &Sample,
+        snapshot: &Snapshot,
+    ) -> Option<Self> {
+        let now = standing.slots.back()?.at;
+        let pods = scope::kubepods(snapshot);
+        let within = (scope == ScopeName::Kubepods).then_some(pods).flatten();
+        let is_in = |id: &CgroupId| match (scope, within) {
+            (ScopeName::System, _) => true,
+            (_, Some((_, pods))) => {
+                snapshot.scopes.get(id).is_some_and(|scope| scope.path.is_within(&pods.path))
+            }
+            (_, None) => false,
+        };
+        let parties = standing.parties.iter().filter(|(id, _)| is_in(id));
+        let (capacity, resource) = match counts {
+            Counts::Threads => (sample.node.max_threads?, Resource::Pids),
+            _ => (capacity(scope, sample, within.map(|(_, pods)| pods))?, Resource::Memory),
+        };
+        Some(Self {
+            standing,
+            parties: parties.map(|(id, readings)| (*id, readings)).collect(),
+            counts,
+            capacity,
+            least: taker_from(0, resource),
+            is_whole: scope == ScopeName::System && counts == Counts::Held,
+            ended: ended_by_isobar(sample, now, is_of_taker),
+            peaks: BTreeMap::new(),
+        })
+    }
+
+    fn age(&self, slot: usize) -> Nanos {
+        let slots = &self.standing.slots;
+        slots[slots.len() - 1].at.since(slots[slot].at)
+    }
+
+    /// Whether what a party had before is no growth. Page cache was not given back: want of memory took it.
+    fn may_be_kept(&self, id: CgroupId) -> bool {
+        self.counts != Counts::WithCache && !self.ended.contains(&id)
+    }
+
+    /// What was lost since a slot.
+    fn since(&self, slot: usize) -> Lost {
+        let Self { standing, counts, .. } = *self;
+        let last = standing.slots.len() - 1;
+        let (now, then) = (standing.slots[last], standing.slots[slot]);
+        let mut taken = BTreeMap::new();
+        let (mut sum, mut net) = (0u64, 0i128);
+        for (id, readings) in &self.parties {
+            let at = |slot| standing.at(readings, slot, counts);
+            let (has, had) = (at(last), at(slot));
+            let least = if self.ended.contains(id) { (slot..last).map(at).min() } else { None };
+            let mut grown = has.saturating_sub(least.unwrap_or(had));
+            if grown >= self.least && self.may_be_kept(*id) {
+                let left = standing.heirs.of(*id, then.at);
+                let left = left.map_or(0, |left| left.amount(counts));
+                let peak = self.peaks.get(id).copied().unwrap_or_default();
+                let kept = standing.kept(readings, slot, counts).max(left).max(peak);
+                grown = has.saturating_sub(had.max(kept));
+            }
+            net += i128::from(has) - i128::from(had);
+            sum = sum.saturating_add(grown);
+            if grown > 0 {
+                taken.insert(*id, grown);
+            }
+        }
+        let node = now.node.zip(then.node).filter(|_| self.is_whole);
+        let ended = i128::from(then.ended.0);
+        let rest =
+            node.map_or(0, |(now, then)| i128::from(now.0) - i128::from(then.0) - net + ended);
+        let unattributed = u64::try_from(rest.max(0)).unwrap_or(u64::MAX);
+        let lost = sum.saturating_add(unattributed);
+        let is_established = lost >= self.capacity / LEAST_PART;
+        let over = now.at.since(then.at);
+        Lost { lost, over, taken, unattributed, is_established, ..Lost::default() }
+    }
+
+    /// What was lost over the time that is looked at; `None` before there are readings over ten seconds.
+    fn lately(&self) -> Option<Lost> {
+        let last = self.standing.slots.len() - 1;
+        let mut most: Option<Lost> = None;
+        for slot in (0..last).rev().filter(|slot| self.age(*slot) >= SHORTEST) {
+            // Further back only for what is too little to have a cause: pods have started since.
+            let is_known = most.as_ref().is_some_and(|most| most.is_established);
+            if is_known && self.age(slot) > ALONG {
+                break;
+            }
+            let lost = self.since(slot);
+            let is_enough = lost.lost >= self.capacity / PART;
+            if most.as_ref().is_none_or(|most| lost.lost > most.lost) {
+                most = Some(lost);
+            }
+            if is_enough {
+                break;
+            }
+        }
+        // Of the first seconds of watching so much is a cause, too: it cannot be one allocation more.
+        let early = || {
+            let lost = (last > 0 && self.age(0) >= RECENT).then(|| self.since(0))?;
+            (lost.lost >= self.capacity / PART).then_some(lost)
+        };
+        most.or_else(early)
+    }
+
+    /// What was lost all along, where `lately` is looked at.
+    fn along(&self, lately: &Lost) -> Lost {
+        let mut slots = 0..self.standing.slots.len() - 1;
+        let slot = slots.find(|slot| self.age(*slot) <= ALONG.max(lately.over));
+        self.since(slot.unwrap_or(0))
+    }
+
+    /// The same, without the growth of parties that go up and down up to where they were before: the
+    /// scope had room for that. `None` where what others took all along is no real part of it.
+    fn without_swings(&self, lately: &Lost) -> Option<(Self, Lost)> {
+        let Self { standing, counts, capacity, least, is_whole, .. } = *self;
+        let before = self.parties.iter().filter(|(id, _)| self.may_be_kept(*id));
+        let peaks: BTreeMap<_, _> = before
+            .filter_map(|(id, readings)| Some((*id, standing.peak(*id, readings, counts)?)))
+            .collect();
+        let swung =
+            peaks.keys().map(|id| lately.taken_by(*id)).max().filter(|most| *most >= least)?;
+        let (parties, ended) = (self.parties.clone(), self.ended.clone());
+        let look = Self { standing, parties, counts, capacity, least, is_whole, ended, peaks };
+        let lately = look.lately().filter(|lately| lately.is_established)?;
+        (look.along(&lately).lost >= swung / OF_LARGEST).then_some((look, lately))
+    }
+}
+
+impl TakerStanding {
+    /// What was lost in `scope`, and who took it; `None` before there are readings over ten seconds.
+    pub(crate) fn loss(
+        &self,
+        scope: ScopeName,
+        counts: Counts,
+        sample: &Sample,
+        snapshot: &Snapshot,
+    ) -> Option<Lost> {
+        let look = Look::of(self, scope, counts, sample, snapshot)?;
+        let lately = look.lately()?;
+        let (look, lately) = look.without_swings(&lately).unwrap_or((look, lately));
+        let recent = (0..self.slots.len() - 1).rev().find(|slot| look.age(*slot) >= RECENT);
+        let recent = recent.map(|slot| look.since(slot));
+        let squeezed = acted_on(sample, |entry| {
+            let against = entry.action.reason.threshold.resource();
+            entry.phase == Phase::Squeezed && against == Resource::Memory
+        });
+        let lasting = lately.lasting(&look.along(&lately), recent.as_ref(), &squeezed);
+        Some(Lost { lasting, ..lately })
+    }
+
+    /// What a party held at a slot; 0 before it was there.
+    fn at(&self, readings: &VecDeque<Holding>, slot: usize, counts: Counts) -> u64 {
+        let missing = self.slots.len().saturating_sub(readings.len());
+        let reading = slot.checked_sub(missing).and_then(|own| readings.get(own));
+        reading.map_or(0, |reading| reading.amount(counts))
+    }
+
+    /// The most that a party held throughout half a minute in the five minutes before a slot: a container
+    /// that is started again takes what it had before.
+    pub(super) fn kept(&self, readings: &VecDeque<Holding>, slot: usize, counts: Counts) -> u64 {
+        let until = self.slots[slot].at;
+        let is_near = |at: &usize| until.since(self.slots[*at].at) <= ALONG;
+        let mut most = 0;
+        for from in (0..slot).rev().take_while(is_near) {
+            let apart = |to: usize| self.slots[to].at.since(self.slots[from].at);
+            let to = (from + 1..=slot).find(|to| apart(*to) >= STEADY);
+            // Two readings far apart do not tell what was held between them.
+            if let Some(to) = to.filter(|to| apart(*to) <= STEADY.plus(STEADY)) {
+                let least = (from..=to).map(|at| self.at(readings, at, counts)).min();
+                most = most.max(least.unwrap_or_default());
+            }
+        }
+        most
+    }
+
+    /// The most that a party's processes held in the last five minutes and gave back a real part of since.
+    fn peak(&self, id: CgroupId, readings: &VecDeque<Holding>, counts: Counts) -> Option<u64> {
+        let (now, since) = (self.slots.back()?.at, self.anew.since(id));
+        let is_near = |slot: &Slot| now.since(slot.at) <= ALONG && slot.at >= since;
+        let newest_first = self.slots.iter().rev().zip(readings.iter().rev());
+        let (mut least, mut most) = (u64::MAX, None);
+        for (_, reading) in newest_first.take_while(|(slot, _)| is_near(slot)) {
+            let held = reading.amount(counts);
+            if least <= held - held / GIVEN_BACK {
+                most = most.max(Some(held));
+            }
+            least = least.min(held);
+        }
+        most
+    }
+}
