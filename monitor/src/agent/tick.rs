@@ -183,7 +183,7 @@ impl<S: Source> Tick<S> {
             recorder.tick(self.engine.standing(), &step.decision, &kills, self.publisher.limits());
             self.publisher.show_recording(recorder.ring(), Some(recorder.counts()));
         }
-        self.warm.tick(decided, self.engine.standing(), &step.snapshot);
+        self.warm.tick(decided, self.engine.standing(), step.kubepods);
 
         let decision = step.decision.clone();
         self.log.missing(&capabilities, &step.snapshot.gaps);
@@ -200,7 +200,7 @@ impl<S: Source> Tick<S> {
     /// Takes squeezes back: nothing would undo them once the agent is gone. Then another agent may
     /// enforce, while the source still has to leave.
     pub(super) fn leave(mut self) -> S {
-        self.warm.save();
+        self.warm.save(self.engine.standing());
         if let Ok(actuator) = self.actuator {
             self.log.outcomes(&actuator.leave(FAREWELL));
         }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::state;
-use isobar_core::model::snapshot::Snapshot;
+use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::units::Nanos;
 use isobar_core::policy::engine::{Standing, WarmStart};
 
@@ -28,8 +28,8 @@ pub(super) struct Warm {
     path: PathBuf,
     boot_id: String,
     saved: Option<Nanos>,
-    /// The last that was not saved yet.
-    next: Option<WarmStart>,
+    /// The cgroup of all pods, as of the last tick.
+    kubepods: Option<CgroupId>,
     has_warned: bool,
 }
 
@@ -43,26 +43,29 @@ impl Warm {
             Err(why) => Err(why),
         };
         let read = read.unwrap_or_else(|why| {
-            tracing::warn!("cannot read {}; averages start anew: {why}", path.display());
+            tracing::warn!("cannot read {}; the agent warms up anew: {why}", path.display());
             Document::default()
         });
         let warm = if read.boot_id == boot_id { read.warm } else { WarmStart::default() };
         let boot_id = boot_id.to_owned();
-        (Self { path, boot_id, saved: None, next: None, has_warned: false }, warm)
+        (Self { path, boot_id, saved: None, kubepods: None, has_warned: false }, warm)
     }
 
     /// Keeps what a tick left, once in a while.
-    pub(super) fn tick(&mut self, now: Nanos, standing: &Standing, snapshot: &Snapshot) {
-        self.next = Some(standing.warm_start(snapshot));
+    pub(super) fn tick(&mut self, now: Nanos, standing: &Standing, kubepods: Option<CgroupId>) {
+        self.kubepods = kubepods;
         if self.saved.is_none_or(|saved| now.since(saved) >= EVERY) {
             self.saved = Some(now);
-            self.save();
+            self.save(standing);
         }
     }
 
-    /// Keeps what the last tick left.
-    pub(super) fn save(&mut self) {
-        let Some(warm) = self.next.take() else { return };
+    /// Keeps what the last tick left; nothing before the first.
+    pub(super) fn save(&mut self, standing: &Standing) {
+        if self.saved.is_none() {
+            return;
+        }
+        let warm = standing.warm_start(self.kubepods);
         let document = Document { boot_id: self.boot_id.clone(), warm };
         let text = serde_json::to_vec(&document).expect("numbers and texts");
         if let Err(why) = state::replace(&self.path, &text)
@@ -78,7 +81,7 @@ impl Warm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath};
+    use isobar_core::model::cgroup::{Cgroup, CgroupPath};
     use isobar_core::model::node::NodeReading;
     use isobar_core::model::sample::{Moment, Sample};
     use isobar_core::model::settings::Settings;
@@ -115,10 +118,10 @@ mod tests {
         for second in 1..=20 {
             let step = engine.step(sample(second));
             let now = Nanos(second * Nanos::SECOND.0);
-            warm.tick(now, engine.standing(), &step.snapshot);
-            left = engine.standing().warm_start(&step.snapshot);
+            warm.tick(now, engine.standing(), step.kubepods);
+            left = engine.standing().warm_start(step.kubepods);
         }
-        warm.save();
+        warm.save(engine.standing());
         assert_ne!(left, WarmStart::default());
         assert_eq!(Warm::open(dir.path(), "one").1, left);
         assert_eq!(Warm::open(dir.path(), "two").1, WarmStart::default(), "after a reboot");

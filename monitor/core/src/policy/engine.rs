@@ -53,29 +53,32 @@ impl Standing {
     /// anew, and conditions that are too old become Unknown, as after any pause.
     #[must_use]
     pub fn after(warm: WarmStart, n_cpus: u32) -> Self {
-        let WarmStart { averages, conditions } = warm;
-        let mut new = Self { averages: averages.again(n_cpus), ..Self::default() };
+        let WarmStart { averages, conditions, takers } = warm;
+        let averages = averages.again(n_cpus);
+        let mut new = Self { averages, takers, ..Self::default() };
         new.assess.conditions = conditions;
         new
     }
 
-    /// What the next agent may go on from; `snapshot` is the last one.
+    /// What the next agent may go on from; `kubepods` is the cgroup of all pods.
     #[must_use]
-    pub fn warm_start(&self, snapshot: &Snapshot) -> WarmStart {
-        let pods = scope::kubepods(snapshot).map(|(id, _)| id);
+    pub fn warm_start(&self, kubepods: Option<CgroupId>) -> WarmStart {
         WarmStart {
-            averages: self.averages.of_scopes(pods),
+            averages: self.averages.of_scopes(kubepods),
             conditions: self.assess.conditions.clone(),
+            takers: self.takers.who_grows(),
         }
     }
 }
 
-/// What spares a restarted agent its warm-up: averages of the node and of all pods, and conditions.
+/// What spares a restarted agent its warm-up: averages of the node and of all pods, conditions, and who
+/// took memory lately.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct WarmStart {
     averages: Averages,
     conditions: ConditionStanding,
+    takers: TakerStanding,
 }
 
 /// Judges samples by settings. [`Engine::step`] is the only way to change one: other settings take

@@ -18,6 +18,7 @@ mod written;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
+use std::iter::repeat_n;
 
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +58,8 @@ const SPACING: [(Nanos, Nanos); 4] = [
 pub(crate) const OF_LARGEST: u64 = 4;
 /// And this much, in bytes.
 const LEAST: u64 = 1 << 20;
+/// In so much time a leak shows that is too slow to be seen in ten seconds.
+const YOUNG: Nanos = Nanos(30 * Nanos::SECOND.0);
 /// The last two seconds count more than the eight before: growth that slows ends soon.
 const RECENT: Nanos = Nanos(2 * Nanos::SECOND.0);
 
@@ -93,7 +96,9 @@ impl TakerStanding {
         parties: &Parties<'_>,
     ) {
         let now = sample.at.boot;
-        if self.slots.back().is_some_and(|last| last.at >= now) {
+        if self.slots.back().is_some_and(|last| last.at >= now)
+            || before.is_none() && self.is_of_others(sample, parties)
+        {
             *self = Self::default();
         }
         self.fills.update(sample, parties);
@@ -107,7 +112,11 @@ impl TakerStanding {
         let node = sample.node.memory.map(Meminfo::in_use);
         self.slots.push_back(Slot { at: now, node, ..Slot::default() });
         let mut known = before.map(|before| Along::of(&before.cgroups));
-        let is_new = |id: &&CgroupId| known.as_mut().is_some_and(|known| known.get(id).is_none());
+        let is_warm = before.is_none() && n > 0;
+        let is_new = |id: &&CgroupId| match &mut known {
+            Some(known) => known.get(id).is_none(),
+            None => is_warm && !self.parties.contains_key(id),
+        };
         let new: Vec<CgroupId> = parties.keys().filter(is_new).copied().collect();
         for id in &new {
             self.parties.entry(*id).or_default();
@@ -137,6 +146,31 @@ impl TakerStanding {
         self.thin_out(now);
         let named = |id| Named::at(&parties.get(&id)?.place, sample);
         self.heirs.update(now, |id| parties.contains_key(&id), new.into_iter(), named);
+    }
+
+    /// Whether what an agent before this one left is of parties that are none to this one.
+    fn is_of_others(&self, sample: &Sample, parties: &Parties<'_>) -> bool {
+        let mut known = self.parties.keys();
+        known.any(|id| !parties.contains_key(id) && sample.cgroups.contains_key(id))
+    }
+
+    /// For the next agent: all readings of parties that grow or shrink, the last one of the others.
+    pub(crate) fn who_grows(&self) -> Self {
+        let one = |(id, readings): (&CgroupId, &VecDeque<Holding>)| {
+            let last = readings.back().copied().unwrap_or_default();
+            let is_steady = readings.iter().all(|reading| reading.is_about(last));
+            let steady = || repeat_n(last, readings.len()).collect();
+            (*id, if is_steady { steady() } else { readings.clone() })
+        };
+        let parties = self.parties.iter().map(one).collect();
+        let (slots, heirs, anew) = (self.slots.clone(), self.heirs.clone(), self.anew.clone());
+        Self { slots, parties, heirs, anew, fills: Fills::default() }
+    }
+
+    /// Whether it is looked for too short a time to know what a slow leak takes.
+    pub(crate) fn is_young(&self) -> bool {
+        let ends = self.slots.front().zip(self.slots.back());
+        ends.is_none_or(|(first, last)| last.at.since(first.at) < YOUNG)
     }
 
     /// Drops parties that ended: what they held came back to the node, but for shared memory and tmpfs.

@@ -58,8 +58,8 @@ pub struct Loss {
     pub lost: Bytes,
     /// In how much time.
     pub over: Nanos,
-    /// Those who took at least a quarter of what the largest taker did; who took most all along, as
-    /// in the key `lasting`, first.
+    /// Those who took at least a quarter of what the largest taker did, lately or all along; who took most
+    /// all along, as in the key `lasting`, first.
     pub takers: Vec<Taker>,
     /// The part that no party took: the kernel's own memory, or cgroups that cannot be read.
     pub unattributed: Bytes,

@@ -18,6 +18,7 @@ use crate::model::decision::{
 use crate::model::pod::Place;
 use crate::model::threshold::{Amount, Resource, Signal};
 use crate::model::units::{Bytes, Nanos, Percent};
+use crate::policy::assess::pressure::is_emergency;
 use crate::policy::explain;
 use crate::policy::rank::{Contender, Field, Purpose, REAL_PART};
 use crate::policy::takers::cache;
@@ -112,6 +113,14 @@ impl Shortage<'_> {
         let hard = question.met.iter().find(is_demanded);
         let hard = hard.filter(|_| !self.is_covered(standing));
         match hard {
+            // A slow leak has no name yet, and takes its time.
+            Some(_)
+                if chosen.is_none()
+                    && field.is_not_yet_known()
+                    && !is_emergency(&first.threshold, first.measured) =>
+            {
+                Err(Hold::NotYetKnown)
+            }
             Some(hard) if chosen.is_none() && standing.budget_again(question.relief).is_none() => {
                 let new = payer(question, standing, field, first, hard)?;
                 Ok(new.map(|mut new| {

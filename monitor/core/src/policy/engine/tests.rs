@@ -235,7 +235,7 @@ fn restart_goes_on_from_a_warm_start() {
         let last = (1..=90).map(|second| engine.step(contended(second))).last().unwrap();
         assert_eq!(last.decision.assessment.conditions[0].status, True);
 
-        let warm = serde_json::to_string(&engine.standing().warm_start(&last.snapshot)).unwrap();
+        let warm = serde_json::to_string(&engine.standing().warm_start(last.kubepods)).unwrap();
         let warm =
             if is_warm { serde_json::from_str(&warm).unwrap() } else { WarmStart::default() };
         let mut next = Engine::new(settings(), Standing::after(warm, 2));

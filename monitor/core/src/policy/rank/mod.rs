@@ -112,7 +112,9 @@ impl<'a> Pool<'a> {
         };
         let is_memory = resource == Resource::Memory;
         let is_watched = matches!(resource, Resource::Storage | Resource::Inodes | Resource::Pids);
-        let is_not_yet_known = is_watched && rules.order == Order::Cause && lost.is_none();
+        let is_slow = |lost: &Lost| is_memory && !lost.is_established && takers.is_young();
+        let is_not_yet_known =
+            rules.order == Order::Cause && lost.as_ref().map_or(is_watched, is_slow);
         // Where no party took of the disk or the pids lately, how much each has is compared.
         let lost = lost.filter(|lost| is_memory || lost.is_established);
         let protected = Protected::of(settings, sample, snapshot);
@@ -258,7 +260,8 @@ impl<'a> Field<'a> {
             && matches!(self.scale.cause, Some(By::Taken(_) | By::Holds(_) | By::Harm(_)))
     }
 
-    /// In the order `cause`: who took of the disk or the pids has not been watched for long enough.
+    /// In the order `cause`: who took of the disk, the pids or the memory has not been watched for long
+    /// enough.
     #[must_use]
     pub fn is_not_yet_known(&self) -> bool {
         self.is_not_yet_known

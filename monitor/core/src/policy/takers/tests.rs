@@ -1,4 +1,5 @@
 mod heirs;
+mod restart;
 mod told_apart;
 
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! The readings of all parties as they are written: as differences, because most stay as they were.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::iter::repeat;
+use std::iter::{repeat, repeat_n};
 
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +18,9 @@ pub(super) struct Written {
     slots: VecDeque<Slot>,
     /// What a party held, and its cache, by turns: each less that of the reading before.
     readings: BTreeMap<CgroupId, Vec<i64>>,
+    /// What a party held, its cache and its threads, which were the same in so many readings.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    steady: BTreeMap<CgroupId, (Holding, usize)>,
     /// Its threads, each less those of the reading before, without the zeros at the end.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     threads: BTreeMap<CgroupId, Vec<i64>>,
@@ -33,8 +36,13 @@ pub(super) struct Written {
 }
 
 impl From<TakerStanding> for Written {
-    fn from(TakerStanding { slots, parties, fills, heirs, anew }: TakerStanding) -> Self {
+    fn from(TakerStanding { slots, mut parties, fills, heirs, anew }: TakerStanding) -> Self {
         let mut threads = BTreeMap::new();
+        let is_steady = |_: &CgroupId, readings: &mut VecDeque<Holding>| {
+            readings.len() > 1 && readings.iter().all(|one| *one == readings[0])
+        };
+        let steady = parties.extract_if(.., is_steady);
+        let steady = steady.map(|(id, readings)| (id, (readings[0], readings.len()))).collect();
         let readings = parties.into_iter().map(|(id, readings)| {
             let (mut before, mut n_differences) = (Holding::default(), Vec::new());
             let differences = readings.into_iter().flat_map(|now| {
@@ -51,14 +59,16 @@ impl From<TakerStanding> for Written {
             (id, differences)
         });
         let readings = readings.collect();
-        Self { slots, readings, threads, parties: BTreeMap::new(), fills, heirs, anew }
+        Self { slots, readings, steady, threads, parties: BTreeMap::new(), fills, heirs, anew }
     }
 }
 
 impl From<Written> for TakerStanding {
-    fn from(
-        Written { slots, readings, threads, mut parties, fills, heirs, anew }: Written,
-    ) -> Self {
+    fn from(written: Written) -> Self {
+        let Written { slots, readings, steady, threads, mut parties, fills, heirs, anew } = written;
+        // No party has more readings than there are slots, whatever is written.
+        let as_many = |(held, n): (Holding, usize)| repeat_n(held, n.min(slots.len())).collect();
+        parties.extend(steady.into_iter().map(|(id, one)| (id, as_many(one))));
         parties.extend(readings.into_iter().map(|(id, differences)| {
             let mut now = Holding::default();
             let n_differences = threads.get(&id).into_iter().flatten().chain(repeat(&0));

@@ -77,8 +77,9 @@ fn what_runs_short_beside_a_shortage_without_an_answer_is_looked_at() {
     const OF_DAEMON: Party = (DAEMON, [2_880, 19], [40, 0]);
     let pids = ("pid.available", "bomb");
     let memory = ("memory.available", "leak");
+    type Row<'a> = (&'a [Party], &'a [(&'a str, &'a str)]);
     #[rustfmt::skip]
-    let table: [(&[Party], &[(&str, &str)]); 4] = [
+    let table: [Row<'_>; 4] = [
         (&[WEB, BOMB, OF_DAEMON],                                    &[pids]),
         // Threads of a daemon: nothing is done about them, and memory comes first anyway.
         (&[WEB, LEAK, (DAEMON, [2_880, 0], [40, 45])],               &[memory]),
@@ -106,4 +107,18 @@ fn what_runs_short_beside_a_shortage_without_an_answer_is_looked_at() {
         first.threshold.name() == memory.0
     };
     assert!(held.clone().all(is_of_memory));
+}
+
+#[test]
+fn no_pod_pays_before_a_slow_leak_would_show() {
+    const LARGE: Party = ("/kubepods/besteffort/podlarge", [1_400, 0], [5, 0]);
+    // MiB a second of a service that no step is possible on; when the first pod is ended.
+    for (each, want) in [(0, 31), (1, 22)] {
+        let service = ("/system.slice/db.service", [2_200, each], [5, 0]);
+        let got = decisions(&[LARGE, service], &[StepKind::StopContainers]);
+        let ends = got.iter().find(|one| !one.relief.actions.is_empty()).unwrap();
+        assert_eq!(ends.tick, want as u64, "{each} MiB a second");
+        let before = got[1..want - 1].iter().all(|one| one.relief.held == Some(Hold::NotYetKnown));
+        assert!(before, "{each} MiB a second");
+    }
 }

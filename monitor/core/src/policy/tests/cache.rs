@@ -35,7 +35,7 @@ fn first_step(signal: Signal, parties: &Parties, some: Percent) -> Option<(Strin
     };
     settings.node.system_reserved_cgroup = "/reserved".into();
     let mut engine = Engine::new(settings, Standing::new(1));
-    let relief = (1..=20).map(|tick| {
+    let relief = (1..=40).map(|tick| {
         let at = Nanos(tick * Nanos::SECOND.0);
         let all = |path: &str, max| {
             let below = parties.iter().filter(|party| path == "/" || party.0.starts_with(path));

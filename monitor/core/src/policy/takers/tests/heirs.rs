@@ -119,9 +119,9 @@ fn what_a_pod_held_is_no_growth_of_the_one_that_comes_in_its_place() {
         ("in the same second",     web,  vec![second(next, END, 290)],     &[(DAEMON, 0)]),
         ("and takes more",         web,  vec![second(web, END + 2, 500)],  &[(DAEMON, 0), ("shop/u2", 200)]),
         ("two",                    web,  vec![second(web, END + 2, 290), second(web, END + 2, 290)], &[("shop/u3", 290), (DAEMON, 0)]),
-        ("of another workload",    web,  vec![second(Some(("ReplicaSet", "db-6d4c", "6d4c")), END + 2, 290)], &[("shop/u2", 290)]),
-        ("of another kind",        web,  vec![second(Some(("Job", "web-6d4c", "6d4c")), END + 2, 290)], &[("shop/u2", 290)]),
-        ("of no owner",            None, vec![second(None, END + 2, 290)], &[("shop/u2", 290)]),
+        ("of another workload",    web,  vec![second(Some(("ReplicaSet", "db-6d4c", "6d4c")), END + 2, 290)], &[("shop/u2", 290), (DAEMON, 0)]),
+        ("of another kind",        web,  vec![second(Some(("Job", "web-6d4c", "6d4c")), END + 2, 290)], &[("shop/u2", 290), (DAEMON, 0)]),
+        ("of no owner",            None, vec![second(None, END + 2, 290)], &[("shop/u2", 290), (DAEMON, 0)]),
     ];
     for (what, first, others, want) in table {
         // The leak is looked at over a longer time where it is all that was lost.

@@ -1,0 +1,61 @@
+//! What an agent leaves to the next one of who takes memory.
+
+use super::*;
+
+/// Nothing of what `last` lost was seen by this agent: it began with what the one before left.
+fn next(left: &TakerStanding, last: &Sample) -> Option<(Vec<String>, u64)> {
+    let text = serde_json::to_string(&left.who_grows()).unwrap();
+    let mut standing: TakerStanding = serde_json::from_str(&text).unwrap();
+    let snapshot = take_in(&mut standing, std::slice::from_ref(last));
+    let lost = standing.loss(ScopeName::System, Counts::Held, last, &snapshot)?;
+    let from = taker_from(lost.largest_but(|_| false).0, Resource::Memory);
+    let told = lost.told(&snapshot, last, from, |_, _| false);
+    let names = told.takers.iter().map(crate::model::decision::Taker::full_name).collect();
+    Some((names, told.unattributed.0 / MIB))
+}
+
+#[test]
+fn next_agent_knows_who_took_memory() {
+    const NEW: &str = "/kubepods/besteffort/podu2";
+    const BELOW: &str = "/system.slice/other.service/below";
+    type Last = &'static [(&'static str, u64)];
+    #[rustfmt::skip]
+    let table: [(&str, u64, Last, Option<&[&str]>); 5] = [
+        // what, seconds without an agent, what is there then; who took it
+        ("the leak goes on",                 5,   &[("/kubepods", 0), (POD, 175), (OTHER, 200)],             Some(&["u1"])),
+        ("the same a minute later",          60,  &[("/kubepods", 0), (POD, 230), (OTHER, 200)],             Some(&["u1"])),
+        ("a pod came meanwhile",             5,   &[("/kubepods", 0), (POD, 175), (OTHER, 200), (NEW, 90)],  Some(&["u2", "u1"])),
+        ("the service grew meanwhile",       5,   &[("/kubepods", 0), (POD, 175), (OTHER, 280)],             Some(&[OTHER, "u1"])),
+        // Of the service a cgroup below is the party now, as where it delegates memory.
+        ("the service is no party any more", 5,   &[("/kubepods", 0), (POD, 175), (OTHER, 200), (BELOW, 200)], None),
+    ];
+    for (what, pause, last, want) in table {
+        let seen = (0..=70).map(|t| {
+            let (pod, other) = (100 + t, 200);
+            sample(t + 1, pod + other, &[("/kubepods", 0), (POD, pod), (OTHER, other)])
+        });
+        let mut standing = TakerStanding::default();
+        take_in(&mut standing, &seen.collect::<Vec<_>>());
+        let used = last.iter().map(|(_, mib)| mib).sum();
+        let last = sample(71 + pause, used, last);
+        let got = next(&standing, &last);
+        let want = want.map(|names| (names.iter().map(|name| (*name).to_owned()).collect(), 0));
+        assert_eq!(got, want, "{what}");
+        assert_eq!(next(&TakerStanding::default(), &last), None, "{what}: without what was left");
+    }
+}
+
+#[test]
+fn who_grows_is_short() {
+    let paths: Vec<_> = (0..500).map(|n| format!("/kubepods/besteffort/podu{n}")).collect();
+    let samples = (0..200).map(|t| {
+        let groups = paths.iter().map(|path| (path.as_str(), if path == POD { t } else { 30 }));
+        sample(t + 1, 500, &groups.collect::<Vec<_>>())
+    });
+    let mut standing = TakerStanding::default();
+    take_in(&mut standing, &samples.collect::<Vec<_>>());
+    let text = serde_json::to_string(&standing.who_grows()).unwrap();
+    assert!(text.len() < 30_000, "{}", text.len());
+    let readings: TakerStanding = serde_json::from_str(&text).unwrap();
+    assert_eq!(readings.parties, standing.parties);
+}
