@@ -15,7 +15,8 @@ use crate::policy::assess::conditions::ConditionStanding;
 use crate::policy::assess::growth;
 use crate::policy::assess::{AssessStanding, assess, relief_of};
 use crate::policy::decide::{
-    Question, ReliefStanding, decide, decide_beside, is_observing, makes_way, targets_of,
+    Question, ReliefStanding, decide, decide_beside, is_observing, leaves_room, makes_way,
+    targets_of,
 };
 use crate::policy::rank::harm::HarmStanding;
 use crate::policy::rank::{Field, HEAD, Node, Pool, Purpose, Shortfall};
@@ -66,7 +67,7 @@ impl Standing {
         WarmStart {
             averages: self.averages.of_scopes(kubepods),
             conditions: self.assess.conditions.clone(),
-            takers: self.takers.who_grows(),
+            takers: self.takers.who_changed(),
         }
     }
 }
@@ -206,32 +207,28 @@ impl Engine {
         };
         let mut relief = decide(&question, &mut standing.relief);
         let mut instead = None;
-        for met in &others {
-            if !relief.actions.is_empty() || !makes_way(&mut standing.relief, met) {
+        for met in others.iter().filter(|_| leaves_room(&relief)) {
+            let mut standing_then = standing.relief.clone();
+            if !makes_way(&mut standing_then, met) {
                 continue;
             }
             let pool = of(met);
             let field = pool.field();
-            let ranking = head(&field);
+            let its = head(&field);
             let (first, is_harm_paused) = (Some(*met), is_harm_paused(met));
-            let (field, its) = (Some(&field), Some(&ranking));
-            let question = Question {
-                first,
-                is_stale: false,
-                ranking: its,
-                field,
-                is_harm_paused,
-                ..question
-            };
-            if decide_beside(&question, &mut standing.relief, &mut relief) {
-                instead = Some((*met, ranking));
+            let (field, ranking) = (Some(&field), Some(&its));
+            let question =
+                Question { first, is_stale: false, ranking, field, is_harm_paused, ..question };
+            if let Some(relief) = decide_beside(&question, &mut standing_then, &relief) {
+                instead = Some((*met, its, relief, standing_then));
+                break;
             }
         }
         drop(field);
-        if let Some((met, its)) = instead {
+        if let Some((met, its, done, standing_then)) = instead {
             assessment.first = Some(met);
             assessment.events.push(relief_of(&met));
-            ranking = Some(its);
+            (ranking, relief, standing.relief) = (Some(its), done, standing_then);
         }
         let next = match (&ranking, soon(&assessment, &sample, &snapshot)) {
             (Some(ranking), _) => ranking.candidates.iter().take(NEXT).cloned().collect(),

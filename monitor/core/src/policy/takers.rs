@@ -10,6 +10,7 @@ mod acted;
 mod anew;
 mod figures;
 mod fills;
+mod handover;
 mod heirs;
 mod look;
 mod lost;
@@ -18,7 +19,6 @@ mod written;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
-use std::iter::repeat_n;
 
 use serde::{Deserialize, Serialize};
 
@@ -96,10 +96,11 @@ impl TakerStanding {
         parties: &Parties<'_>,
     ) {
         let now = sample.at.boot;
-        if self.slots.back().is_some_and(|last| last.at >= now)
-            || before.is_none() && self.is_of_others(sample, parties)
-        {
+        if self.slots.back().is_some_and(|last| last.at >= now) {
             *self = Self::default();
+        }
+        if before.is_none() {
+            self.go_on(sample, parties);
         }
         self.fills.update(sample, parties);
         self.anew.update(before, sample, parties);
@@ -112,11 +113,7 @@ impl TakerStanding {
         let node = sample.node.memory.map(Meminfo::in_use);
         self.slots.push_back(Slot { at: now, node, ..Slot::default() });
         let mut known = before.map(|before| Along::of(&before.cgroups));
-        let is_warm = before.is_none() && n > 0;
-        let is_new = |id: &&CgroupId| match &mut known {
-            Some(known) => known.get(id).is_none(),
-            None => is_warm && !self.parties.contains_key(id),
-        };
+        let is_new = |id: &&CgroupId| known.as_mut().is_some_and(|known| known.get(id).is_none());
         let new: Vec<CgroupId> = parties.keys().filter(is_new).copied().collect();
         for id in &new {
             self.parties.entry(*id).or_default();
@@ -146,25 +143,6 @@ impl TakerStanding {
         self.thin_out(now);
         let named = |id| Named::at(&parties.get(&id)?.place, sample);
         self.heirs.update(now, |id| parties.contains_key(&id), new.into_iter(), named);
-    }
-
-    /// Whether what an agent before this one left is of parties that are none to this one.
-    fn is_of_others(&self, sample: &Sample, parties: &Parties<'_>) -> bool {
-        let mut known = self.parties.keys();
-        known.any(|id| !parties.contains_key(id) && sample.cgroups.contains_key(id))
-    }
-
-    /// For the next agent: all readings of parties that grow or shrink, the last one of the others.
-    pub(crate) fn who_grows(&self) -> Self {
-        let one = |(id, readings): (&CgroupId, &VecDeque<Holding>)| {
-            let last = readings.back().copied().unwrap_or_default();
-            let is_steady = readings.iter().all(|reading| reading.is_about(last));
-            let steady = || repeat_n(last, readings.len()).collect();
-            (*id, if is_steady { steady() } else { readings.clone() })
-        };
-        let parties = self.parties.iter().map(one).collect();
-        let (slots, heirs, anew) = (self.slots.clone(), self.heirs.clone(), self.anew.clone());
-        Self { slots, parties, heirs, anew, fills: Fills::default() }
     }
 
     /// Whether it is looked for too short a time to know what a slow leak takes.

@@ -114,9 +114,10 @@ impl Shortage<'_> {
         let hard = hard.filter(|_| !self.is_covered(standing));
         match hard {
             // A slow leak has no name yet, and takes its time.
-            Some(_)
+            Some(hard)
                 if chosen.is_none()
                     && field.is_not_yet_known()
+                    && hard.missing.is_some_and(|missing| missing < hard.measured)
                     && !is_emergency(&first.threshold, first.measured) =>
             {
                 Err(Hold::NotYetKnown)

@@ -81,20 +81,36 @@ pub fn decide(question: &Question<'_>, standing: &mut ReliefStanding) -> Relief 
     relief
 }
 
-/// Decides on a threshold that is due beside the first, for which nothing was done: it is the first of
-/// this question. True if that comes to an action.
+/// Whether what the first threshold came to leaves room for another one: nothing is done, and that
+/// will not change in a moment.
+pub(super) fn leaves_room(relief: &Relief) -> bool {
+    let is_momentary = |held: &Hold| {
+        matches!(
+            held,
+            Hold::InGrace
+                | Hold::StaleReadings
+                | Hold::Easing
+                | Hold::CoolingDown { .. }
+                | Hold::KernelKilled { .. }
+                | Hold::Ending { .. }
+                | Hold::CleaningUp { .. }
+                | Hold::Settling { .. }
+                | Hold::NotYetKnown
+        )
+    };
+    relief.actions.is_empty() && relief.held.as_ref().is_some_and(|held| !is_momentary(held))
+}
+
+/// Decides on another threshold than the first: it is the first of this question. `None`, and nothing
+/// of `standing` is worth keeping, if that comes to no action.
 pub(super) fn decide_beside(
     question: &Question<'_>,
     standing: &mut ReliefStanding,
-    relief: &mut Relief,
-) -> bool {
-    let held = relief.held.take();
-    without_pending(question, standing, relief);
-    let acts = !relief.actions.is_empty();
-    if !acts {
-        relief.held = held;
-    }
-    acts
+    relief: &Relief,
+) -> Option<Relief> {
+    let mut relief = Relief { held: None, ..relief.clone() };
+    without_pending(question, standing, &mut relief);
+    (!relief.actions.is_empty()).then_some(relief)
 }
 
 /// Whether the step that is pending is only observed.
@@ -362,8 +378,8 @@ fn emergency(question: &Question<'_>, standing: &ReliefStanding, pending: &Pendi
     standing.kernel_kills.settle_until(question, &first).is_none().then_some(first)
 }
 
-/// Does not wait for the deadline of the step that is pending. A victim that is chosen already,
-/// for whatever reason, is the one that is killed: a second one would die for its memory.
+/// Does not wait for the deadline of the step that is pending. A victim that is chosen already for want
+/// of memory is the one that is killed: a second one would die for its memory.
 fn hurry(
     question: &Question<'_>,
     standing: &mut ReliefStanding,
@@ -372,7 +388,7 @@ fn hurry(
     relief: &mut Relief,
 ) {
     let action = &pending.action;
-    if !action.step.is_final() {
+    if !action.step.is_final() || is_other(&first, action) {
         return begin(question, standing, first, relief);
     }
     let able = Able::of(question, &action.target, &first, None);

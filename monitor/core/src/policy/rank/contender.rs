@@ -112,6 +112,11 @@ impl Contender {
         self.started.map_or(i64::MAX, |started| -started.max(-i64::MAX))
     }
 
+    /// What it took, lately or all along.
+    pub(super) fn took(&self) -> Option<u64> {
+        self.taken.max(self.lasting)
+    }
+
     /// Whether it took more or less lately than all along.
     pub(super) fn took_otherwise(&self) -> bool {
         self.lasting.is_some() && self.lasting != self.taken
@@ -121,7 +126,7 @@ impl Contender {
     pub(super) fn holds_promised(&self, promised: Promised) -> bool {
         let exceeds = self.usage.zip(self.request).is_some_and(|(usage, request)| usage > request);
         let frees = self.frees.is_some_and(|frees| frees >= promised.least);
-        let took = self.taken.is_some_and(|taken| taken >= promised.taker_from);
+        let took = self.took().is_some_and(|taken| taken >= promised.taker_from);
         self.spared.is_none() && exceeds && frees && !took
     }
 

@@ -98,17 +98,18 @@ pub(super) fn causes(
         let largest = largest.unwrap_or_default().max(outside);
         takers::taker_from(largest, resource).max(shortfall.real_part())
     };
-    let above = |one: &Contender| taken_above_request(one, resource);
-    let above: Vec<Option<u64>> = contenders.iter().map(above).collect();
+    let part = |one: &Contender, taken: Option<u64>| Some(scale(one.lasting?, taken?, one.taken?));
+    let above = |one: &Contender| {
+        let taken = taken_above_request(one, resource);
+        (taken, part(one, taken))
+    };
+    let above: Vec<_> = contenders.iter().map(above).collect();
     let least = lost.lost / OF_LOST;
-    let from_above = from(above.iter().copied().flatten().max()).max(least);
-    if above.iter().flatten().any(|taken| *taken >= from_above) {
+    let from_above = from(above.iter().filter_map(|(taken, _)| *taken).max()).max(least);
+    if above.iter().any(|(taken, lasting)| taken.max(lasting) >= &Some(from_above)) {
         let own = contenders.into_iter().zip(above);
-        let part =
-            |one: &Contender, taken: Option<u64>| Some(scale(one.lasting?, taken?, one.taken?));
-        let own = own.map(|(one, taken)| Contender { taken, lasting: part(&one, taken), ..one });
-        let own = own.collect();
-        return (own, need(from_above, None));
+        let own = own.map(|(one, (taken, lasting))| Contender { taken, lasting, ..one });
+        return (own.collect(), need(from_above, None));
     }
     let largest = contenders.iter().filter_map(|one| one.taken).max();
     let from_all = from(largest);
@@ -131,7 +132,7 @@ pub(super) fn causes(
 
 /// What takers may still take of what they request; `None` if there are none.
 fn promised(contenders: &[Contender], from: u64) -> Option<u64> {
-    let takers = contenders.iter().filter(|one| one.taken.is_some_and(|taken| taken >= from));
+    let takers = contenders.iter().filter(|one| one.took().is_some_and(|took| took >= from));
     let left = takers.map(|one| {
         let within = one.usage.zip(one.request).filter(|(usage, request)| usage < request);
         within.map_or(0, |(usage, request)| request.minus(usage).to_u64())

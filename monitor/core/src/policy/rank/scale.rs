@@ -105,9 +105,7 @@ impl Scale {
     /// Whether the candidate is a cause of the shortage; false in other orders than `cause`.
     pub(super) fn is_taker(self, contender: &Contender) -> bool {
         self.cause.is_some_and(|by| match by {
-            By::Taken(from) => {
-                contender.taken.max(contender.lasting).is_some_and(|taken| taken >= from)
-            }
+            By::Taken(from) => contender.took().is_some_and(|taken| taken >= from),
             By::Holds(promised) => contender.holds_promised(promised),
             // Who runs within its request makes others wait for what they were not promised.
             By::Harm(from) => {
@@ -121,7 +119,7 @@ impl Scale {
 
     /// Whether so little of what it took counts, because it requests the rest, that it is no cause.
     pub(super) fn took_what_was_promised(self, contender: &Contender) -> bool {
-        matches!((self.cause, contender.taken), (Some(By::Taken(from)), Some(taken)) if taken < from)
+        matches!((self.cause, contender.took()), (Some(By::Taken(from)), Some(took)) if took < from)
     }
 
     /// In the order `cause` a Guaranteed pod within its request does not pay for others.

@@ -28,12 +28,19 @@ impl Anew {
         sample: &Sample,
         parties: &Parties<'_>,
     ) {
-        let Some(before) = before else { return };
         let now = sample.at.boot;
+        let Some(before) = before else {
+            // What happened before this agent began is not known.
+            self.0 = parties.keys().map(|id| (*id, now)).collect();
+            return;
+        };
         let mut there = Along::of(&sample.cgroups);
         for (id, was) in &before.cgroups {
             let of = match there.get(id) {
-                Some(is) => (n_oom_kills(was) < n_oom_kills(is)).then_some(*id),
+                Some(is) => {
+                    let kills = n_oom_kills(was).zip(n_oom_kills(is));
+                    kills.is_some_and(|(was, is)| was < is).then_some(*id)
+                }
                 None => was.parent,
             };
             self.0.extend(of.filter(|id| parties.contains_key(id)).map(|id| (id, now)));
@@ -92,6 +99,7 @@ mod tests {
             ([Some(8), Some(8)], [Some(0), Some(1)], true),
             ([Some(8), Some(8)], [Some(1), Some(0)], false),
             ([Some(8), Some(8)], [Some(1), None],    false), // not read just now
+            ([Some(8), Some(8)], [None, Some(1)],    false),
             ([Some(8), Some(9)], [Some(0), Some(0)], true),
             ([Some(8), None],    [Some(0), Some(0)], true),
             ([None, Some(8)],    [Some(0), Some(0)], false),

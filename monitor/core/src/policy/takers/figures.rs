@@ -3,9 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::cgroup::{Cgroup, MemoryStat};
-use crate::model::threshold::Resource;
 use crate::model::units::Bytes;
-use crate::policy::takers::taker_from;
 
 /// What a party held: bytes that cannot be dropped, bytes of page cache, and threads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,14 +24,6 @@ impl Holding {
     pub(super) fn of(files: &Cgroup, last: Option<Self>) -> Option<Self> {
         let threads = files.pids_current.or(last.map(|last| last.2)).unwrap_or_default();
         Some(Self(held(files)?.0, cache(files)?.0, threads))
-    }
-
-    /// Whether it differs from another reading by less than makes a taker.
-    pub(super) fn is_about(self, other: Self) -> bool {
-        let is_near = |one: u64, other: u64, least| one.abs_diff(other) < least;
-        is_near(self.0, other.0, taker_from(0, Resource::Memory))
-            && is_near(self.1, other.1, taker_from(0, Resource::Memory))
-            && is_near(self.2, other.2, taker_from(0, Resource::Pids))
     }
 
     pub(super) fn amount(self, counts: Counts) -> u64 {

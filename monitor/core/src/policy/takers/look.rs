@@ -158,19 +158,21 @@ impl<'a> Look<'a> {
     }
 
     /// The same, without the growth of parties that go up and down up to where they were before: the
-    /// scope had room for that. `None` where what others took all along is no real part of it.
+    /// scope had room for that. `None` where no other took a real part of it all along.
     fn without_swings(&self, lately: &Lost) -> Option<(Self, Lost)> {
         let Self { standing, counts, capacity, least, is_whole, .. } = *self;
         let before = self.parties.iter().filter(|(id, _)| self.may_be_kept(*id));
         let peaks: BTreeMap<_, _> = before
             .filter_map(|(id, readings)| Some((*id, standing.peak(*id, readings, counts)?)))
             .collect();
-        let swung =
-            peaks.keys().map(|id| lately.taken_by(*id)).max().filter(|most| *most >= least)?;
+        let all = self.along(lately);
+        let swung = peaks.keys().filter(|id| lately.taken_by(**id) >= least);
+        let swung = swung.map(|id| lately.taken_by(*id).max(all.taken_by(*id))).max()?;
         let (parties, ended) = (self.parties.clone(), self.ended.clone());
         let look = Self { standing, parties, counts, capacity, least, is_whole, ended, peaks };
         let lately = look.lately().filter(|lately| lately.is_established)?;
-        (look.along(&lately).lost >= swung / OF_LARGEST).then_some((look, lately))
+        let (other, _) = look.along(&lately).largest_but(|id| look.peaks.contains_key(&id));
+        (other >= swung / OF_LARGEST).then_some((look, lately))
     }
 }
 
