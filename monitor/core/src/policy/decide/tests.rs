@@ -312,6 +312,18 @@ fn decide_emergency_overtakes_a_gentler_step() {
 }
 
 #[test]
+fn decide_emergency_has_a_victim_of_its_own_beside_one_of_another_resource() {
+    let mut node = Node::new();
+    let pids = met(threshold(Signal::PidAvailable, Nanos(0)));
+    assert_eq!(short(&node.at(1, &[pids])), Some(("a", Evict)));
+    // Of memory another one is the first candidate.
+    node.ranking.candidates.rotate_left(1);
+    let exhaustion = pressure(PressureSignal::Exhaustion(seconds(10)));
+    let gone = Met { measured: seconds(1).0, ..met(exhaustion) };
+    assert_eq!(short(&node.at(2, &[gone, pids])), Some(("b", KillContainers)));
+}
+
+#[test]
 fn is_back_ignores_a_victim_that_was_not_read() {
     let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
     let mut node = Node::new();

@@ -62,7 +62,7 @@ impl TakerStanding {
             if kept.contains(id) || readings.len() < self.slots.len() {
                 return (*id, readings.clone());
             }
-            // What it changed by is nobody's then, and does not count.
+            // What it changed by would belong to no party.
             for (slot, reading) in slots.iter_mut().zip(readings) {
                 slot.had_more(i128::from(last.0) - i128::from(reading.0));
             }
