@@ -177,14 +177,14 @@ impl Engine {
         let pool = |purpose, shortfall| Pool::of_node(node, purpose, shortfall);
         let is_by_cause = settings.ranking.order == Order::Cause;
         let foretold = is_by_cause.then(|| foretold(&assessment)).flatten();
-        let of = |met: &Met| {
+        let pool_for = |met: &Met| {
             let purpose = Purpose::of(&met.threshold);
             let is_thrashing = growth::is_thrashing(met, &assessment.outlooks);
             pool(purpose, Shortfall { missing: missing(met, sample.at.boot), is_thrashing })
         };
         let is_harm_paused = |met: &Met| standing.harm.is_paused(met.threshold.resource());
         let relieved = assessment.first.or(foretold);
-        let pool_now = relieved.as_ref().map(of);
+        let pool_now = relieved.as_ref().map(pool_for);
         let field = pool_now.as_ref().map(Pool::field);
         let mut ranking = field.as_ref().map(head);
         let question = Question {
@@ -208,27 +208,27 @@ impl Engine {
         let mut relief = decide(&question, &mut standing.relief);
         let mut instead = None;
         for met in others.iter().filter(|_| leaves_room(&relief)) {
-            let mut standing_then = standing.relief.clone();
-            if !makes_way(&mut standing_then, met) {
+            let mut tried = standing.relief.clone();
+            if !makes_way(&mut tried, met) {
                 continue;
             }
-            let pool = of(met);
+            let pool = pool_for(met);
             let field = pool.field();
-            let its = head(&field);
+            let its_ranking = head(&field);
             let (first, is_harm_paused) = (Some(*met), is_harm_paused(met));
-            let (field, ranking) = (Some(&field), Some(&its));
+            let (field, ranking) = (Some(&field), Some(&its_ranking));
             let question =
                 Question { first, is_stale: false, ranking, field, is_harm_paused, ..question };
-            if let Some(relief) = decide_beside(&question, &mut standing_then, &relief) {
-                instead = Some((*met, its, relief, standing_then));
+            if let Some(its_relief) = decide_beside(&question, &mut tried, &relief) {
+                instead = Some((*met, its_ranking, its_relief, tried));
                 break;
             }
         }
         drop(field);
-        if let Some((met, its, done, standing_then)) = instead {
+        if let Some((met, its_ranking, its_relief, tried)) = instead {
             assessment.first = Some(met);
             assessment.events.push(relief_of(&met));
-            (ranking, relief, standing.relief) = (Some(its), done, standing_then);
+            (ranking, relief, standing.relief) = (Some(its_ranking), its_relief, tried);
         }
         let next = match (&ranking, soon(&assessment, &sample, &snapshot)) {
             (Some(ranking), _) => ranking.candidates.iter().take(NEXT).cloned().collect(),

@@ -117,7 +117,7 @@ impl Shortage<'_> {
             Some(hard)
                 if chosen.is_none()
                     && field.is_not_yet_known()
-                    && hard.missing.is_some_and(|missing| missing < hard.measured)
+                    && hard.measured > line(question, scope(hard)) / 2
                     && !is_emergency(&first.threshold, first.measured) =>
             {
                 Err(Hold::NotYetKnown)
@@ -146,7 +146,9 @@ impl Shortage<'_> {
 
     /// Whether more belongs to no party than the largest of those took whose growth counts.
     fn is_of_none(&self) -> bool {
-        self.loss.unattributed > self.largest().map_or(Bytes(0), |most| most.taken)
+        let counts = |taker: &&Taker| !self.field.took_what_was_promised(&taker.uid);
+        let most = self.loss.takers.iter().filter(counts).map(|taker| taker.taken).max();
+        self.loss.unattributed > most.unwrap_or_default()
     }
 
     /// Whether a victim that took nothing pays for what a service or no party took: not for what a pod

@@ -46,7 +46,8 @@ use crate::policy::rank::Field;
 enum Event {
     /// The deadline has not passed.
     Running,
-    /// Memory runs out before a gentler step could show an effect.
+    /// Memory runs out before a gentler step could show an effect, or is short beside a step against want
+    /// of something else.
     Emergency(Met),
     /// The step has helped, or its threshold is no longer due.
     Over,
@@ -239,6 +240,8 @@ fn after_pending(
             } else if standing.pending.is_none() {
                 // A mark or a squeeze is not waited for: the step before it still is.
                 standing.pending = Some(pending);
+            } else if is_other(&first, action) {
+                standing.aside = Some(pending);
             }
         }
         Event::Over => {
@@ -282,8 +285,10 @@ fn after_pending(
         }
         // It happens no more, and keeps no other shortage from being looked at.
         Event::Observed
-            if standing.aside.is_none()
-                && question.first.is_some_and(|first| is_other(&first, action)) =>
+            if question.first.is_some_and(|first| {
+                let is_not_of = |aside: &Pending| is_other(&first, &aside.action);
+                is_other(&first, action) && standing.aside.as_ref().is_none_or(is_not_of)
+            }) =>
         {
             standing.aside = Some(pending);
         }
@@ -365,13 +370,18 @@ fn next_step(
     Some(Proposal { step, why, target, reason, want, counts })
 }
 
-/// The threshold for which a gentler step that is pending must give way to a kill; `None` where
-/// there is time, or where a victim is being killed already.
+/// The threshold for which a gentler step that is pending must give way to a kill, or one against want of
+/// something else to any step against want of memory; `None` where there is time, or where a victim is
+/// being killed already.
 fn emergency(question: &Question<'_>, standing: &ReliefStanding, pending: &Pending) -> Option<Met> {
     let first = question.first?;
-    let is_kill = matches!(pending.action.step, StepKind::KillContainers | StepKind::ReleaseMemory);
-    let is_emergency = Kind::of(&first) == Kind::MemoryEmergency;
-    if !is_emergency || is_kill || pending.is_back(question.sample) {
+    let action = &pending.action;
+    let is_kill = matches!(action.step, StepKind::KillContainers | StepKind::ReleaseMemory);
+    let is_urgent = match is_other(&first, action) {
+        true => Kind::of(&first).is_pressing(),
+        false => Kind::of(&first) == Kind::MemoryEmergency && !is_kill,
+    };
+    if !is_urgent || pending.is_back(question.sample) {
         return None;
     }
     // What the kernel has just killed for gives back memory already.

@@ -11,6 +11,9 @@ use crate::model::snapshot::Along;
 use crate::model::units::Nanos;
 use crate::policy::workload::Parties;
 
+/// What is killed gives its memory back in so much time.
+const SETTLE: Nanos = Nanos(3 * Nanos::SECOND.0);
+
 /// When that was, of the last five minutes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -48,9 +51,9 @@ impl Anew {
         self.0.retain(|_, at| now.since(*at) <= ALONG);
     }
 
-    /// Since when a party's processes are the same; 0 if they were so for five minutes.
+    /// From when on a party's readings are of the same processes; 0 if they were so for five minutes.
     pub(super) fn since(&self, id: CgroupId) -> Nanos {
-        self.0.get(&id).copied().unwrap_or_default()
+        self.0.get(&id).map_or(Nanos(0), |at| at.plus(SETTLE))
     }
 }
 
@@ -112,7 +115,7 @@ mod tests {
             let workloads = Workloads::default();
             let parties = workloads.parties(&snapshot);
             anew.update(Some(&first), &second, &parties);
-            let at = if want { second.at.boot } else { Nanos(0) };
+            let at = if want { second.at.boot.plus(SETTLE) } else { Nanos(0) };
             assert_eq!(anew.since(CgroupId(3)), at, "{containers:?} {kills:?}");
             let later = sample(8 + 301, containers[1], kills[1]);
             anew.update(Some(&second), &later, &parties);

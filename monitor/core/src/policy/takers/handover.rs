@@ -59,11 +59,11 @@ impl TakerStanding {
         let (mut slots, heirs, anew) = (self.slots.clone(), self.heirs.clone(), Anew::default());
         let mut one = |(id, readings): (&CgroupId, &VecDeque<Holding>)| {
             let last = readings.back().copied().unwrap_or_default();
-            if kept.contains(id) || readings.len() < self.slots.len() {
+            if kept.contains(id) {
                 return (*id, readings.clone());
             }
             // What it changed by would belong to no party.
-            for (slot, reading) in slots.iter_mut().zip(readings) {
+            for (slot, reading) in slots.iter_mut().rev().zip(readings.iter().rev()) {
                 slot.had_more(i128::from(last.0) - i128::from(reading.0));
             }
             (*id, repeat_n(last, readings.len()).collect())

@@ -158,7 +158,8 @@ impl<'a> Look<'a> {
     }
 
     /// The same, without the growth of parties that go up and down up to where they were before: the
-    /// scope had room for that. `None` where no other took a real part of it all along.
+    /// scope had room for that. `None` where no other party took a real part of it all along, or those who
+    /// go up and down never held so much together.
     fn without_swings(&self, lately: &Lost) -> Option<(Self, Lost)> {
         let Self { standing, counts, capacity, least, is_whole, .. } = *self;
         let before = self.parties.iter().filter(|(id, _)| self.may_be_kept(*id));
@@ -170,9 +171,27 @@ impl<'a> Look<'a> {
         let swung = swung.map(|id| lately.taken_by(*id).max(all.taken_by(*id))).max()?;
         let (parties, ended) = (self.parties.clone(), self.ended.clone());
         let look = Self { standing, parties, counts, capacity, least, is_whole, ended, peaks };
-        let lately = look.lately().filter(|lately| lately.is_established)?;
-        let (other, _) = look.along(&lately).largest_but(|id| look.peaks.contains_key(&id));
-        (other >= swung / OF_LARGEST).then_some((look, lately))
+        let is_cause = |lately: &Lost| lately.is_established && lately.over <= ALONG;
+        let lately = look.lately().filter(is_cause)?;
+        let others = look.along(&lately).taken;
+        let others = others.into_iter().filter(|(id, _)| !look.peaks.contains_key(id));
+        let other = others.map(|(_, taken)| taken).max()?;
+        let is_real = other >= swung / OF_LARGEST && look.beyond_joint_peak() < other;
+        is_real.then_some((look, lately))
+    }
+
+    /// By how much those who go up and down hold more together than they did at any time before the last
+    /// ten seconds.
+    fn beyond_joint_peak(&self) -> u64 {
+        let swings: Vec<_> =
+            self.parties.iter().filter(|(id, _)| self.peaks.contains_key(id)).collect();
+        let together = |slot| {
+            let each = swings.iter().map(|(_, all)| self.standing.at(all, slot, self.counts));
+            each.fold(0, u64::saturating_add)
+        };
+        let last = self.standing.slots.len() - 1;
+        let before = (0..last).filter(|slot| (SHORTEST..=ALONG).contains(&self.age(*slot)));
+        together(last).saturating_sub(before.map(together).max().unwrap_or_default())
     }
 }
 

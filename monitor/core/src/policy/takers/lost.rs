@@ -34,10 +34,10 @@ pub(crate) struct Lost {
 
 impl Lost {
     /// What each party's share of what was lost `all_along` would be of this: who warms up or fills its
-    /// heap anew takes much for a while, a leak took its share before, too. Of a party that took less than
-    /// half as fast lately it is at most what it took; of all where readings are of less than twice the
-    /// time, and then who has stopped, while others go on, counts by what it took in the most `recent` time. A party that isobar squeezes has
-    /// not stopped by itself.
+    /// heap anew takes much for a while, a leak took its share before, too. It is at most what the party
+    /// took, if it took less than half as fast lately. Where readings are of less than twice the time, that
+    /// holds of all parties, and who has stopped while others go on counts by what it took in the most
+    /// `recent` time. A party that isobar squeezes has not stopped by itself.
     pub(super) fn lasting(
         &self,
         all_along: &Self,

@@ -66,7 +66,7 @@ impl From<TakerStanding> for Written {
 impl From<Written> for TakerStanding {
     fn from(written: Written) -> Self {
         let Written { slots, readings, steady, threads, mut parties, fills, heirs, anew } = written;
-        // No party has more readings than there are slots, whatever is written.
+        // The number is of a file, and may be any.
         let as_many = |(held, n): (Holding, usize)| repeat_n(held, n.min(slots.len())).collect();
         parties.extend(steady.into_iter().map(|(id, one)| (id, as_many(one))));
         parties.extend(readings.into_iter().map(|(id, differences)| {

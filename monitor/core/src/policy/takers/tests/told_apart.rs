@@ -2,6 +2,8 @@
 
 use super::*;
 
+const SECOND: &str = "/kubepods/besteffort/podu2";
+
 #[test]
 fn loss_names_last_who_has_stopped() {
     // What a pod and the daemon hold at a second, in MiB.
@@ -48,6 +50,35 @@ fn loss_does_not_name_who_goes_up_and_down() {
         let samples = (0..=110).map(|t| {
             let (pod, daemon) = held(t);
             sample(t + 1, pod + daemon, &[("/kubepods", 0), (POD, pod), (DAEMON, daemon)])
+        });
+        let (_, got, _) = takers(&samples.collect::<Vec<_>>());
+        let names: Vec<_> = got.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, want, "{what}: {got:?}");
+    }
+}
+
+#[test]
+fn loss_names_those_who_go_up_and_down_where_no_other_is_a_cause() {
+    // By 280 MiB, each fourteen seconds, so many seconds later.
+    fn swings(t: u64, late: u64) -> u64 {
+        let t = t + late;
+        10 + 40 * (t % 14).min(14 - t % 14)
+    }
+    // What two pods and the daemon hold at a second, in MiB.
+    type Held = fn(u64) -> [u64; 3];
+    #[rustfmt::skip]
+    let table: [(&str, u64, Held, &[&str]); 3] = [
+        ("two take turns, beside a leak", 119, |t| [swings(t, 0), swings(t, 7), 10 + 2 * t], &[DAEMON]),
+        // Together they never held so much.
+        ("both go up at once",            119, |t| [swings(t, 0), swings(t, if t < 112 { 7 } else { 0 }), 10 + t], &["u1", DAEMON, "u2"]),
+        // What it took ten minutes ago is no cause.
+        ("a service has started",         903, |t| [swings(t, 0), 0, 10 + t.min(200)], &["u1"]),
+    ];
+    for (what, seconds, held, want) in table {
+        let samples = (0..=seconds).map(|t| {
+            let [one, two, daemon] = held(t);
+            let groups = [("/kubepods", 0), (POD, one), (SECOND, two), (DAEMON, daemon)];
+            sample(t + 1, one + two + daemon, &groups)
         });
         let (_, got, _) = takers(&samples.collect::<Vec<_>>());
         let names: Vec<_> = got.iter().map(|(name, _)| name.as_str()).collect();
