@@ -5,6 +5,7 @@
 //! Rules: the table "Relief" in docs/policy.md. [`Event`] is its second column; its third is
 //! [`after_pending`] and [`without_pending`].
 
+mod beside;
 mod cause;
 mod choose;
 mod effects;
@@ -24,8 +25,8 @@ mod target;
 #[cfg(test)]
 mod tests;
 
+pub(super) use self::beside::{decide_beside, leaves_room, makes_way};
 use self::choose::choose;
-pub(super) use self::pending::makes_way;
 use self::pending::{Pending, Progress, is_other};
 use self::proposal::{Counts, Proposal};
 pub use self::question::Question;
@@ -80,38 +81,6 @@ pub fn decide(question: &Question<'_>, standing: &mut ReliefStanding) -> Relief 
     }
     relief.releases = squeeze::releases(question, standing);
     relief
-}
-
-/// Whether what the first threshold came to leaves room for another one: nothing is done, and that
-/// will not change in a moment.
-pub(super) fn leaves_room(relief: &Relief) -> bool {
-    let is_momentary = |held: &Hold| {
-        matches!(
-            held,
-            Hold::InGrace
-                | Hold::StaleReadings
-                | Hold::Easing
-                | Hold::CoolingDown { .. }
-                | Hold::KernelKilled { .. }
-                | Hold::Ending { .. }
-                | Hold::CleaningUp { .. }
-                | Hold::Settling { .. }
-                | Hold::NotYetKnown
-        )
-    };
-    relief.actions.is_empty() && relief.held.as_ref().is_some_and(|held| !is_momentary(held))
-}
-
-/// Decides on another threshold than the first: it is the first of this question. `None`, and nothing
-/// of `standing` is worth keeping, if that comes to no action.
-pub(super) fn decide_beside(
-    question: &Question<'_>,
-    standing: &mut ReliefStanding,
-    relief: &Relief,
-) -> Option<Relief> {
-    let mut relief = Relief { held: None, ..relief.clone() };
-    without_pending(question, standing, &mut relief);
-    (!relief.actions.is_empty()).then_some(relief)
 }
 
 /// Whether the step that is pending is only observed.

@@ -140,17 +140,6 @@ pub(super) fn resume_aside(question: &Question<'_>, standing: &mut ReliefStandin
     }
 }
 
-/// Whether no step is waited for that keeps a threshold from being looked at. One that was only observed
-/// to its end is put aside for that.
-pub(in crate::policy) fn makes_way(standing: &mut ReliefStanding, met: &Met) -> bool {
-    if standing.aside.is_none() {
-        let is_idle = |pending: &mut Pending| pending.is_last && is_other(met, &pending.action);
-        standing.aside = standing.pending.take_if(is_idle);
-    }
-    let is_own = |aside: &Pending| !is_other(met, &aside.action);
-    standing.pending.is_none() && !standing.aside.as_ref().is_some_and(is_own)
-}
-
 /// True if an eighth or less is left of what was held before.
 pub(super) fn is_mostly_freed(before: Bytes, now: Bytes) -> bool {
     now.0 <= before.0 / LEFT
