@@ -347,7 +347,7 @@ fn emergency(question: &Question<'_>, standing: &ReliefStanding, pending: &Pendi
     let action = &pending.action;
     let is_kill = matches!(action.step, StepKind::KillContainers | StepKind::ReleaseMemory);
     let is_urgent = match is_other(&first, action) {
-        true => Kind::of(&first).is_pressing(),
+        true => Kind::of(&first).is_pressing() && due(question, standing).is_ok(),
         false => Kind::of(&first) == Kind::MemoryEmergency && !is_kill,
     };
     if !is_urgent || pending.is_back(question.sample) {

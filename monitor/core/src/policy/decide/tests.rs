@@ -1,3 +1,4 @@
+mod beside;
 mod clean_up;
 mod endings;
 mod kept;
@@ -309,35 +310,6 @@ fn decide_emergency_overtakes_a_gentler_step() {
     let gone =
         [Met { measured: seconds(1).0, ..met(pressure(PressureSignal::Exhaustion(seconds(10)))) }];
     assert_eq!(short(&node.at(2, &gone)), Some(("a", KillContainers)));
-}
-
-#[test]
-fn decide_emergency_has_a_victim_of_its_own_beside_one_of_another_resource() {
-    let mut node = Node::new();
-    let pids = met(threshold(Signal::PidAvailable, Nanos(0)));
-    assert_eq!(short(&node.at(1, &[pids])), Some(("a", Evict)));
-    // Of memory another one is the first candidate.
-    node.ranking.candidates.rotate_left(1);
-    let exhaustion = pressure(PressureSignal::Exhaustion(seconds(10)));
-    let gone = Met { measured: seconds(1).0, ..met(exhaustion) };
-    assert_eq!(short(&node.at(2, &[gone, pids])), Some(("b", KillContainers)));
-    // Once that is over, it goes on with the one that it had begun.
-    node.end("b");
-    node.at(3, &[pids]);
-    assert!(matches!(node.at(5, &[pids]).held, Some(Hold::Settling { action: 1, .. })));
-}
-
-#[test]
-fn decide_memory_does_not_wait_for_a_victim_of_another_resource() {
-    let soft = threshold(Signal::MemoryAvailable, seconds(30));
-    let hard = threshold(Signal::MemoryAvailable, Nanos(0));
-    for (memory, want) in [(hard, Some(("b", Evict))), (soft, None)] {
-        let mut node = Node::new();
-        let disk = met(threshold(Signal::NodefsAvailable, Nanos(0)));
-        assert_eq!(short(&node.at(1, &[disk])), Some(("a", Evict)));
-        node.ranking.candidates.rotate_left(1);
-        assert_eq!(short(&node.at(2, &[met(memory), disk])), want, "{}", memory.name());
-    }
 }
 
 #[test]

@@ -260,8 +260,7 @@ impl<'a> Field<'a> {
             && matches!(self.scale.cause, Some(By::Taken(_) | By::Holds(_) | By::Harm(_)))
     }
 
-    /// In the order `cause`: who took of the disk, the pids or the memory has not been watched for long
-    /// enough.
+    /// In the order `cause`: parties have not been watched for long enough to tell who took it.
     #[must_use]
     pub fn is_not_yet_known(&self) -> bool {
         self.is_not_yet_known

@@ -180,8 +180,7 @@ impl<'a> Look<'a> {
         is_real.then_some((look, lately))
     }
 
-    /// By how much those who go up and down hold more together than they did at any time before the last
-    /// ten seconds.
+    /// By how much those who go up and down hold more together than ever before the last ten seconds.
     fn beyond_joint_peak(&self) -> u64 {
         let swings: Vec<_> =
             self.parties.iter().filter(|(id, _)| self.peaks.contains_key(id)).collect();

@@ -87,8 +87,7 @@ impl Lost {
         Self { lost, is_established: true, ..Self::default() }
     }
 
-    /// For decisions and people: by name, the largest takers of those that took `from` on, lately or all
-    /// along.
+    /// For decisions and people: by name, the largest of those that took `from` on, lately or all along.
     pub(crate) fn told(
         &self,
         snapshot: &Snapshot,
