@@ -11,6 +11,7 @@ use crate::model::decision::{Action, Met, OutcomeResult, StepKind, StepReason, T
 use crate::model::sample::Sample;
 use crate::model::threshold::Resource;
 use crate::model::units::Bytes;
+use crate::policy::rank::Purpose;
 
 /// A victim's memory is back when this part of it or less is left.
 const LEFT: u64 = 8;
@@ -117,9 +118,14 @@ impl Pending {
     }
 }
 
-/// Whether something else is short than what this action is about.
+/// Whether something else is short than what this action is about: another resource, or another disk.
+/// The end of a victim gives memory back to the node and below the limit of all pods alike.
 pub(super) fn is_other(first: &Met, action: &Action) -> bool {
-    first.threshold.resource() != action.reason.threshold.resource()
+    let [now, then] = [first, &action.reason].map(|met| Purpose::of(&met.threshold));
+    match now.resource() {
+        Resource::Memory => then.resource() != Resource::Memory,
+        _ => now != then,
+    }
 }
 
 /// Goes on with the step that was put aside, if its shortage is due still and no other comes first.

@@ -47,3 +47,20 @@ fn decide_memory_rests_beside_a_victim_of_another_resource_as_without() {
     node.is_stale = false;
     assert_eq!(short(&node.at(5, &[memory, disk])), Some(("b", Evict)));
 }
+
+#[test]
+fn decide_observed_of_one_disk_keeps_no_other_disk_from_being_looked_at() {
+    let [nodefs, soft, imagefs] = [
+        (Signal::NodefsAvailable, Nanos(0)),
+        (Signal::NodefsAvailable, seconds(30)),
+        (Signal::ImagefsAvailable, Nanos(0)),
+    ]
+    .map(|(signal, grace)| met(threshold(signal, grace)));
+    for (then, want) in [(imagefs, Some(("b", Evict))), (soft, None)] {
+        let mut node = Node::new();
+        node.relief.enforce.clear();
+        (1..=100).for_each(|second| drop(node.at(second, &[nodefs])));
+        node.ranking.candidates.rotate_left(1);
+        assert_eq!(short(&node.at(101, &[then, nodefs])), want, "{}", then.threshold.name());
+    }
+}
