@@ -108,11 +108,13 @@ fn word(text: &[u8]) -> Result<String, std::str::Utf8Error> {
     str::from_utf8(text).map(|text| text.trim_end().into())
 }
 
-/// `/proc/meminfo`: `MemTotal:  16316412 kB`. Lines that are not needed are skipped.
+/// `/proc/meminfo`: `MemTotal:  16316412 kB`. Lines that are not needed are skipped. A kernel that is
+/// built without swap has no `SwapCached`.
 /// Source: `meminfo_proc_show`, fs/proc/meminfo.c; `MemAvailable` since Linux 3.14.
 // Not procfs's `Meminfo`: it takes a line cut short after its number for a number of bytes.
 pub(super) fn meminfo(text: &[u8]) -> Result<Meminfo, Torn> {
-    const NAMES: [&str; 5] = ["MemTotal", "MemFree", "MemAvailable", "SwapTotal", "SwapFree"];
+    const NAMES: [&str; 6] =
+        ["MemTotal", "MemFree", "MemAvailable", "SwapTotal", "SwapFree", "SwapCached"];
     let mut values = [None; NAMES.len()];
     for numbered in lines(text) {
         let (n, line) = numbered?;
@@ -124,11 +126,13 @@ pub(super) fn meminfo(text: &[u8]) -> Result<Meminfo, Torn> {
         let bytes = kib.and_then(|kib| kib.checked_mul(1024)).map(Bytes);
         values[slot] = Some(bytes.ok_or_else(|| Torn::new(n, "`name: number kB`", line))?);
     }
-    let [Some(total), Some(free), Some(available), Some(swap_total), Some(swap_free)] = values
+    let [Some(total), Some(free), Some(available), Some(swap_total), Some(swap_free), cached] =
+        values
     else {
         return Err(Torn::new(1, "MemTotal, MemFree, MemAvailable, SwapTotal and SwapFree", text));
     };
-    Ok(Meminfo { total, free, available, swap_total, swap_free })
+    let swap_cached = cached.unwrap_or_default();
+    Ok(Meminfo { total, free, available, swap_total, swap_free, swap_cached })
 }
 
 /// `/proc/stat`.
@@ -193,6 +197,9 @@ mod tests {
         assert_eq!((read.total, read.free), (Bytes(16 << 10), Bytes(8 << 10)));
         assert_eq!(read.available, Bytes(12 << 10));
         assert_eq!((read.swap_total, read.swap_free), (Bytes(4 << 10), Bytes(2 << 10)));
+        assert_eq!(read.swap_cached, Bytes(0));
+        let cached = meminfo(format!("{whole}SwapCached: 1 kB\n").as_bytes()).unwrap();
+        assert_eq!(cached.swap_cached, Bytes(1 << 10));
         #[rustfmt::skip]
         let table = [
             // what, becomes, torn in line

@@ -209,6 +209,8 @@ pub struct MemoryStat {
     pub sock: Bytes,
     /// tmpfs and shared memory.
     pub shmem: Bytes,
+    /// Pages that were read back from swap and are there still, Linux 5.13+.
+    pub swapcached: Bytes,
     pub inactive_anon: Bytes,
     /// Anonymous, recently used.
     pub active_anon: Bytes,

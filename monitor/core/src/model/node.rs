@@ -104,14 +104,18 @@ pub struct Meminfo {
     pub available: Bytes,
     pub swap_total: Bytes,
     pub swap_free: Bytes,
+    /// Pages that are in memory and in swap.
+    pub swap_cached: Bytes,
 }
 
 impl Meminfo {
-    /// `MemTotal` - `MemAvailable`, and used swap.
+    /// `MemTotal` - `MemAvailable`, and used swap. What was read back from swap and is there still counts
+    /// once: the kernel can drop it from memory.
     #[must_use]
     pub fn in_use(self) -> Bytes {
         let memory = self.total.0.saturating_sub(self.available.0);
-        Bytes(memory.saturating_add(self.swap_total.0.saturating_sub(self.swap_free.0)))
+        let swap = self.swap_total.0.saturating_sub(self.swap_free.0);
+        Bytes(memory.saturating_add(swap.saturating_sub(self.swap_cached.0)))
     }
 }
 

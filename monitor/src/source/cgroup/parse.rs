@@ -65,6 +65,7 @@ pub(crate) fn memory_stat(text: &[u8]) -> Result<MemoryStat, Torn> {
         b"kernel" => stat.kernel = Bytes(value),
         b"sock" => stat.sock = Bytes(value),
         b"shmem" => stat.shmem = Bytes(value),
+        b"swapcached" => stat.swapcached = Bytes(value),
         b"inactive_anon" => stat.inactive_anon = Bytes(value),
         b"active_anon" => stat.active_anon = Bytes(value),
         b"inactive_file" => inactive_file = Some(Bytes(value)),

@@ -153,7 +153,6 @@ fn read_pods(kubepods: &Scope, at: Nanos) -> Option<(Reading, Option<Room>)> {
     let files = kubepods.files.as_ref()?;
     let memory = files.memory;
     let (current, working_set) = (memory.current?, working_set(files)?);
-    let swapped = memory.swap_current.map_or(0, |swap| swap.0);
     let room = match memory.max {
         Some(Limit::At(max)) => Some(Room {
             free: Bytes(max.saturating_sub(current.0)),
@@ -162,7 +161,7 @@ fn read_pods(kubepods: &Scope, at: Nanos) -> Option<(Reading, Option<Room>)> {
         }),
         _ => None,
     };
-    let demand = Bytes(working_set.0.saturating_add(swapped));
+    let demand = Bytes(working_set.0.saturating_add(takers::swapped(files).0));
     let reclaim = memory.stat.map(|stat| Reclaim {
         scanned: stat.pgscan,
         reclaimed: stat.pgsteal,

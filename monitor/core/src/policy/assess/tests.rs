@@ -46,6 +46,7 @@ fn sample(second: u64, course: Course) -> Sample {
         available: mib(course.available),
         swap_total: mib(1_000),
         swap_free: mib(1_000 - course.swapped),
+        ..Meminfo::default()
     });
     let Course { scanned, reclaimed, refaults, .. } = course;
     sample.node.reclaim = Some(Reclaim { scanned, reclaimed, refaults });

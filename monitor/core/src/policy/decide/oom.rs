@@ -13,7 +13,7 @@ use crate::model::request::request;
 use crate::model::sample::Sample;
 use crate::model::units::scale;
 use crate::policy::scope;
-use crate::policy::takers::{capacity, held, locked};
+use crate::policy::takers::{capacity, held, locked, swapped};
 
 /// Whether the kernel's OOM killer would take this one first where the scope has no memory left, and its
 /// end would help: it is marked, its badness is above that of all others in the scope that are not, and
@@ -71,9 +71,8 @@ fn n_processes(own: &Cgroup, sample: &Sample) -> u64 {
 /// What counts for the kernel's `oom_badness` (mm/oom_kill.c): resident and swapped memory, and no
 /// memory that the kernel holds for a process, but its page tables.
 fn oom_size(group: &Cgroup) -> u64 {
-    let swap = group.memory.swap_current.map_or(0, |swap| swap.0);
     let resident = |stat: MemoryStat| stat.anon.0.saturating_add(locked(&stat).0);
-    group.memory.stat.map_or(0, resident).saturating_add(swap)
+    group.memory.stat.map_or(0, resident).saturating_add(swapped(group).0)
 }
 
 /// The kubelet's `oom_score_adj`; the most that it can be where the request is not known.

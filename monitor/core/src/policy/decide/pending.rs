@@ -12,6 +12,7 @@ use crate::model::sample::Sample;
 use crate::model::threshold::Resource;
 use crate::model::units::Bytes;
 use crate::policy::rank::Purpose;
+use crate::policy::takers::swapped;
 
 /// A victim's memory is back when this part of it or less is left.
 const LEFT: u64 = 8;
@@ -111,7 +112,7 @@ impl Pending {
         let is_short = self.action.reason.threshold.resource() == Resource::Memory;
         let each = cgroups_of(target, sample).map(|(_, group)| {
             let shared = group.memory.stat.map_or(0, |stat| stat.shmem.0);
-            shared.saturating_add(group.memory.swap_current.map_or(0, |swap| swap.0))
+            shared.saturating_add(swapped(group).0)
         });
         let left = each.fold(0, u64::saturating_add);
         (is_short && left > 0 && is_empty(target, sample)).then_some(Bytes(left))

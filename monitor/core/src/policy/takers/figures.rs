@@ -38,9 +38,15 @@ impl Holding {
 /// What a cgroup holds that cannot be dropped; `None` where memory is not accounted.
 pub(crate) fn held(files: &Cgroup) -> Option<Bytes> {
     let stat = files.memory.stat?;
-    let swap = files.memory.swap_current.map_or(0, |swap| swap.0);
-    let pages = [stat.anon.0, stat.shmem.0, locked(&stat).0, kernel(files), swap];
+    let pages = [stat.anon.0, stat.shmem.0, locked(&stat).0, kernel(files), swapped(files).0];
     Some(Bytes(pages.into_iter().fold(0, u64::saturating_add)))
+}
+
+/// What a cgroup holds in swap alone. A page that is read back keeps its place in swap until it is
+/// written to: it is in memory already.
+pub(crate) fn swapped(files: &Cgroup) -> Bytes {
+    let cached = files.memory.stat.map_or(0, |stat| stat.swapcached.0);
+    Bytes(files.memory.swap_current.map_or(0, |swap| swap.0.saturating_sub(cached)))
 }
 
 /// Pages of files that a process holds in memory by `mlock`: they can be dropped once it ends.
@@ -82,6 +88,7 @@ fn kernel(files: &Cgroup) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::node::Meminfo;
 
     #[test]
     fn held_is_all_that_cannot_be_dropped() {
@@ -106,6 +113,35 @@ mod tests {
             let got = (held(&files), freed_by_end(&files, Counts::Held), cache(&files));
             let want = (Some(Bytes(held_)), Some(freed), Some(Bytes(droppable)));
             assert_eq!(got, want, "{stat:?}");
+        }
+    }
+
+    #[test]
+    fn held_stays_the_same_while_pages_are_swapped_out_and_read_back() {
+        let mib = |mib: u64| Bytes(mib << 20);
+        #[rustfmt::skip]
+        let table = [
+            // MiB in memory, in swap, and in both
+            (100, 0,  0),
+            (40,  60, 0),
+            (90,  60, 50), // read, and not written to
+            (90,  10, 0),  // written to
+        ];
+        for (anon, swap, both) in table {
+            let mut files = Cgroup::default();
+            files.memory.swap_current = Some(mib(swap));
+            let stat = MemoryStat { anon: mib(anon), swapcached: mib(both), ..Default::default() };
+            files.memory.stat = Some(stat);
+            assert_eq!(held(&files), Some(mib(100)), "{anon} {swap} {both}");
+            let node = Meminfo {
+                total: mib(500),
+                available: mib(500 - anon),
+                swap_total: mib(200),
+                swap_free: mib(200 - swap),
+                swap_cached: mib(both),
+                ..Meminfo::default()
+            };
+            assert_eq!(node.in_use(), mib(100), "{anon} {swap} {both}");
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::LEAST;
-use super::figures::held;
+use super::figures::{held, swapped};
 use crate::model::cgroup::{Cgroup, CgroupId, Limit};
 use crate::model::pod::Place;
 use crate::model::snapshot::{Scope, Snapshot};
@@ -83,12 +83,12 @@ fn of_containers(containers: &[&Scope], free_swap: u64) -> Option<u64> {
 /// is room as well. With LimitedSwap the kubelet bounds that for each container.
 fn left_below(files: &Cgroup, limit: Limit, free_swap: u64) -> Option<u64> {
     let Limit::At(limit) = limit else { return None };
-    let swapped = files.memory.swap_current.map_or(0, |swap| swap.0);
+    let used = files.memory.swap_current.map_or(0, |swap| swap.0);
     let swap = match files.memory.swap_max {
-        Some(Limit::At(most)) => most.saturating_sub(swapped).min(free_swap),
+        Some(Limit::At(most)) => most.saturating_sub(used).min(free_swap),
         Some(Limit::Max) => free_swap,
         None => 0,
     };
-    let in_memory = held(files)?.0.saturating_sub(swapped);
+    let in_memory = held(files)?.0.saturating_sub(swapped(files).0);
     Some(limit.saturating_sub(in_memory).saturating_add(swap))
 }

@@ -26,6 +26,7 @@ fn node(at: Nanos, memory: (u64, u64, u64), reclaim: Option<Reclaim>) -> Sample 
         available: Bytes(available * MIB),
         swap_total: Bytes(4_000 * MIB),
         swap_free: Bytes((4_000 - swapped) * MIB),
+        ..Meminfo::default()
     });
     sample.node.reclaim = reclaim;
     sample
