@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Node;
 use super::contender::Contender;
-use super::harm::HarmStanding;
+use super::harm::{Entry, HarmStanding};
 use super::protected::Protected;
 use super::purpose::Purpose;
 use crate::model::cgroup::{CgroupId, Preference};
@@ -41,7 +41,7 @@ pub(super) fn of_node(
     let Node { sample, snapshot, harm, settings, .. } = node;
     let told = sample.pods.as_ref().map(by_cgroup_uid).unwrap_or_default();
     let resource = purpose.resource();
-    let by_party = harm.measured(resource);
+    let (by_party, order) = (harm.measured(resource), settings.ranking.order);
     let protected_pods = protected.pods();
     // With its pod, shared memory ends too.
     let steps = sample.available_steps.as_ref();
@@ -57,7 +57,8 @@ pub(super) fn of_node(
         let usage = match resource {
             Resource::Io => entry.map(|entry| Quantity::bytes(entry.taken)),
             Resource::Storage | Resource::Inodes => on_disk(sample, purpose, uid, pod),
-            resource => uses.of(resource, settings.ranking.order),
+            Resource::Cpu => cpu_usage(uses.of(resource, order), entry, order),
+            resource => uses.of(resource, order),
         };
         let memory = |scope: &Scope| {
             let files = scope.files.as_ref()?;
@@ -88,7 +89,7 @@ pub(super) fn of_node(
         let outside = purpose.is_pods_limit().then_some(SparedReason::OutsideLimit);
         let spared = protected.why_workload(id, rule).or(outside);
         let scope = snapshot.scopes.get(&id)?;
-        let contender = service::contender(scope, rule, by_party, resource);
+        let contender = service::contender(scope, rule, by_party, (resource, order));
         let spared = spared.or(contender.spared);
         let taken = lost.map(|lost| lost.taken_by(id));
         let lasting = lost.map(|lost| lost.lasting_of(id));
@@ -119,6 +120,13 @@ pub(super) fn outsiders(
     let ranked = contenders.iter().map(|contender| contender.uid.as_str());
     let ranked: BTreeSet<&str> = ranked.filter(|uid| uid.starts_with('/')).collect();
     by_party.outsiders(N_OUTSIDERS, |path| !ranked.contains(&*path.0))
+}
+
+/// CPU time used. In the order `cause` it is averaged as harm is: one tick does not tell whether a pod
+/// that runs in bursts exceeds what it requests.
+fn cpu_usage(now: Option<Quantity>, entry: Option<Entry>, order: Order) -> Option<Quantity> {
+    let average = entry.filter(|_| order == Order::Cause).map(Entry::cpu_usage);
+    now.map(|now| average.unwrap_or(now))
 }
 
 /// What a pod has of what the signal counts, on the file system that is short.

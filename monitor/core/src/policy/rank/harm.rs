@@ -18,11 +18,12 @@ use super::contender::Harm;
 use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::decision::Outsider;
 use crate::model::pod::Place;
+use crate::model::quantity::Quantity;
 use crate::model::sample::Sample;
 use crate::model::snapshot::{Blame, Scope, Snapshot};
 use crate::model::stall::Coverage;
 use crate::model::threshold::Resource;
-use crate::model::units::Nanos;
+use crate::model::units::{Nanos, scale};
 use crate::policy::scope;
 use crate::policy::workload::{Parties, Workloads, above};
 
@@ -67,7 +68,7 @@ pub struct Entry {
     /// Waiting that it causes.
     #[serde(flatten)]
     pub harm: Harm,
-    /// Bytes of memory charged, or bytes read and written.
+    /// CPU time of a pod or workload, bytes of memory charged, or bytes read and written.
     pub taken: u64,
 }
 
@@ -226,6 +227,11 @@ impl Entry {
         }
     }
 
+    /// CPU time used, on an average.
+    pub(super) fn cpu_usage(self) -> Quantity {
+        Quantity::milli(self.taken / 1_000_000)
+    }
+
     fn is_nothing(&self) -> bool {
         self.harm.others < NOTHING && self.harm.own < NOTHING && self.taken == 0
     }
@@ -329,11 +335,16 @@ impl<'a> Tree<'a> {
         }
         for (id, scope) in &snapshot.scopes {
             let throttled = scope.cpu.as_ref().and_then(|cpu| cpu.throttled_own);
-            let Some(throttled) = throttled.filter(|time| time.now > Nanos(0)) else { continue };
+            let throttled = throttled.map_or(Nanos(0), |time| time.now);
+            let used = scope.cpu_usage.map_or(0, |cpu| scale(cpu.0, snapshot.interval.0, 1_000));
             let is_whole = matches!(scope.place, Place::Pod { .. }) || self.workloads.has(*id);
-            if let Some(party) = self.parties.get(id).filter(|_| is_whole) {
-                let harm = &mut doings.of(party.clone()).harm;
-                harm.own = harm.own.plus(throttled.now);
+            if is_whole
+                && (throttled > Nanos(0) || used > 0)
+                && let Some(party) = self.parties.get(id)
+            {
+                let entry = doings.of(party.clone());
+                entry.harm.own = entry.harm.own.plus(throttled);
+                entry.taken = entry.taken.saturating_add(used);
             }
         }
         doings

@@ -1,7 +1,9 @@
 //! A workload outside pods as a contender: class and priority from its rule, the request from the
 //! rule or its cgroup files, usage and harm as for pods.
 
+use super::cpu_usage;
 use crate::model::cgroup::{Cgroup, Limit};
+use crate::model::decision::Order;
 use crate::model::pod::QosClass;
 use crate::model::quantity::Quantity;
 use crate::model::settings::WorkloadRule;
@@ -16,7 +18,7 @@ pub(super) fn contender(
     scope: &Scope,
     rule: &WorkloadRule,
     by_party: Option<&HarmByParty>,
-    resource: Resource,
+    (resource, order): (Resource, Order),
 ) -> Contender {
     let files = scope.files.as_deref();
     let entry =
@@ -28,7 +30,9 @@ pub(super) fn contender(
         request: files.and_then(|files| request(files, rule, resource)),
         usage: match resource {
             Resource::Memory => files.and_then(working_set).map(|bytes| Quantity::bytes(bytes.0)),
-            Resource::Cpu => scope.cpu_usage.map(|cpu| Quantity::milli(cpu.0)),
+            Resource::Cpu => {
+                cpu_usage(scope.cpu_usage.map(|cpu| Quantity::milli(cpu.0)), entry, order)
+            }
             // `pids.current` counts descendants; `cgroup.procs` does not.
             Resource::Pids => files.and_then(|files| files.pids_current).map(Quantity::count),
             Resource::Io => entry.map(|entry| Quantity::bytes(entry.taken)),

@@ -148,6 +148,32 @@ fn contenders_cpu_usage_is_a_rate() {
 }
 
 #[test]
+fn contenders_cpu_usage_is_averaged_in_the_order_cause() {
+    let mut settings = Settings::default();
+    let purpose = Purpose::named("kubepods.cpu.pressure").unwrap();
+    let sample = sample([pod("u", "web", &[("cpu", "500m")])]);
+    let mut harm = HarmStanding::default();
+    harm.cpu.is_measured = true;
+    harm.cpu.pods.insert("u".into(), Entry { taken: 400_000_000, ..Entry::default() });
+    #[rustfmt::skip]
+    let table = [
+        // order, measured, used in this tick, usage
+        (Order::Cause,   true,  Some(1_500), "400m"),
+        (Order::Cause,   true,  None,        "-"), // its file could not be read
+        (Order::Cause,   false, Some(1_500), "1500m"),
+        (Order::Qos,     true,  Some(1_500), "1500m"),
+        (Order::Kubelet, true,  Some(1_500), "1500m"),
+    ];
+    for (order, is_measured, used, want) in table {
+        (settings.ranking.order, harm.cpu.is_measured) = (order, is_measured);
+        let mut snapshot = snapshot([scope("/kubepods/podu", None, None, None)]);
+        snapshot.scopes.values_mut().for_each(|scope| scope.cpu_usage = used.map(MilliCpu));
+        let got = contenders_of(&sample, &snapshot, &harm, purpose, &settings);
+        assert_eq!(text(got[0].usage), want, "{order:?} {is_measured} {used:?}");
+    }
+}
+
+#[test]
 fn contenders_request_without_the_api() {
     let snapshot = snapshot([
         scope("/kubepods/podguaranteed", Some(1), None, None),

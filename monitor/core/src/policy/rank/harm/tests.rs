@@ -4,7 +4,7 @@ use super::*;
 use crate::model::cgroup::{Cgroup, IoStat, MemoryStat};
 use crate::model::snapshot::{CpuWait, MemoryCauseWait, MemoryWait, Scope, Union, Waited};
 use crate::model::stall::{KernelStalls, MemoryCause};
-use crate::model::units::{Bytes, Percent};
+use crate::model::units::{Bytes, MilliCpu, Percent};
 
 const MS: u64 = 1_000_000;
 const POD_A: &str = "/kubepods/burstable/poda";
@@ -271,6 +271,20 @@ fn harm_of_disk_waits() {
     assert_eq!(node.harm(Resource::Io, "a"), (375, 75));
     assert_eq!(node.harm(Resource::Io, "b"), (25, 125));
     assert_eq!(node.standing.io.pods["a"].taken, 30 << 20, "bytes a second");
+}
+
+#[test]
+fn cpu_time_is_averaged_with_harm() {
+    let mut node = Node::new();
+    for (used, want) in [(1_100, "1100m"), (0, "1"), (1_000, "1"), (2_100, "1100m")] {
+        for path in [POD_A, IN_A] {
+            node.scope(path).cpu_usage = Some(MilliCpu(used));
+        }
+        node.update();
+        let entry = node.standing.cpu.pods["a"];
+        assert_eq!(entry.cpu_usage().to_string(), want, "counted once, at the pod");
+    }
+    assert!(!node.standing.cpu.pods.contains_key("b"), "it used none");
 }
 
 #[test]
