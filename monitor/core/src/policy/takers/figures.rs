@@ -42,11 +42,15 @@ pub(crate) fn held(files: &Cgroup) -> Option<Bytes> {
     Some(Bytes(pages.into_iter().fold(0, u64::saturating_add)))
 }
 
-/// What a cgroup holds in swap alone. A page that is read back keeps its place in swap until it is
-/// written to: it is in memory already.
+/// What a cgroup holds in swap and in no process's memory. A page that is read back keeps its place in
+/// swap until it is written to, and is part of `anon` again. One that is on its way is part of it no
+/// more, or not yet: it is on the lists of anonymous pages alone.
 pub(crate) fn swapped(files: &Cgroup) -> Bytes {
-    let cached = files.memory.stat.map_or(0, |stat| stat.swapcached.0);
-    Bytes(files.memory.swap_current.map_or(0, |swap| swap.0.saturating_sub(cached)))
+    let stat = files.memory.stat.unwrap_or_default();
+    let listed = stat.active_anon.0.saturating_add(stat.inactive_anon.0);
+    let on_its_way = listed.saturating_sub(stat.anon.0.saturating_add(stat.shmem.0));
+    let twice = stat.swapcached.0.saturating_sub(on_its_way);
+    Bytes(files.memory.swap_current.map_or(0, |swap| swap.0.saturating_sub(twice)))
 }
 
 /// Pages of files that a process holds in memory by `mlock`: they can be dropped once it ends.
@@ -121,27 +125,34 @@ mod tests {
         let mib = |mib: u64| Bytes(mib << 20);
         #[rustfmt::skip]
         let table = [
-            // MiB in memory, in swap, and in both
-            (100, 0,  0),
-            (40,  60, 0),
-            (90,  60, 50), // read, and not written to
-            (90,  10, 0),  // written to
+            // MiB in memory, in swap, and in both; of these, in no process's memory
+            (100, 0,  0,  0),
+            (60,  60, 20, 20), // on their way to swap
+            (40,  60, 0,  0),
+            (90,  60, 50, 0),  // read, and not written to
+            (95,  60, 55, 5),  // some read ahead
+            (90,  10, 0,  0),  // written to
         ];
-        for (anon, swap, both) in table {
+        for (listed, swap, both, unmapped) in table {
             let mut files = Cgroup::default();
             files.memory.swap_current = Some(mib(swap));
-            let stat = MemoryStat { anon: mib(anon), swapcached: mib(both), ..Default::default() };
-            files.memory.stat = Some(stat);
-            assert_eq!(held(&files), Some(mib(100)), "{anon} {swap} {both}");
+            files.memory.stat = Some(MemoryStat {
+                anon: mib(listed - unmapped),
+                active_anon: mib(10),
+                inactive_anon: mib(listed - 10),
+                swapcached: mib(both),
+                ..MemoryStat::default()
+            });
+            assert_eq!(held(&files), Some(mib(100)), "{listed} {swap} {both} {unmapped}");
             let node = Meminfo {
                 total: mib(500),
-                available: mib(500 - anon),
+                available: mib(500 - listed),
                 swap_total: mib(200),
                 swap_free: mib(200 - swap),
                 swap_cached: mib(both),
                 ..Meminfo::default()
             };
-            assert_eq!(node.in_use(), mib(100), "{anon} {swap} {both}");
+            assert_eq!(node.in_use(), mib(100), "{listed} {swap} {both}");
         }
     }
 
