@@ -257,6 +257,14 @@ fn shelf_keeps_the_newest() {
     assert_eq!(names(), ["2026-0001"], "after 30 days, what was imported for 11");
     shelf.prune(at(51 * DAY).wall).unwrap();
     assert_eq!(names(), Vec::<String>::new());
+    // Its node's clock was set while it lasted.
+    let (name, end) = ("1970-0001".to_owned(), Some(at(60 * DAY)));
+    let incident =
+        Incident { name, begin: at(1), end, state: State::Frozen, ..Incident::default() };
+    shelf.keep(incident, shelf.draft().unwrap()).unwrap();
+    shelf.prune(at(61 * DAY).wall).unwrap();
+    assert_eq!(names(), ["1970-0001"]);
+    shelf.remove("1970-0001").unwrap();
     fs::write(dir.path().join("incidents/2026-1.json"), "{").unwrap();
     assert_eq!(names(), Vec::<String>::new(), "a damaged document hides no other");
     for name in ["../lock", "2026-none"] {

@@ -196,6 +196,10 @@ impl Recorder {
         {
             *self.counts.incidents.entry(first.kind).or_default() += 1;
         }
+        if let Some(Turn::Open(_)) = turn {
+            // The newest tells everything, also where a slow disk takes none for long.
+            self.turns.retain(|waiting| !matches!(waiting, Turn::Open(_)));
+        }
         self.turns.extend(turn);
         self.hand_over(standing, sample, decision);
         while let Some(turn) = self.turns.pop_front() {

@@ -51,7 +51,8 @@ impl Freezer {
         going_on: Option<String>,
     ) -> io::Result<Self> {
         let (orders, inbox) = sync_channel(WAITING);
-        let run = move || Cold { shelf, ring, told: None }.run(&inbox, going_on);
+        let cold = Cold { shelf, ring, told: None, open: going_on, waiting: Vec::new() };
+        let run = move || cold.run(&inbox);
         thread::Builder::new().name("incidents".into()).spawn(run)?;
         Ok(Self { orders, waiting: VecDeque::new() })
     }
@@ -106,38 +107,56 @@ struct Cold {
     ring: Option<Ring>,
     /// The open incident, as the recording told of it at last.
     told: Option<Incident>,
+    /// Its name.
+    open: Option<String>,
+    /// Those that ended while nothing was recorded.
+    waiting: Vec<Incident>,
 }
 
 impl Cold {
-    fn run(&mut self, inbox: &Receiver<Order>, going_on: Option<String>) {
-        self.shelf.remove_drafts();
-        let left = self.shelf.list().unwrap_or_default();
-        let is_left =
-            |one: &Incident| one.state == State::Open && going_on.as_ref() != Some(&one.name);
-        let (left, going_on): (Vec<_>, Vec<_>) = left.into_iter().partition(is_left);
-        left.into_iter().for_each(|incident| self.freeze(incident));
+    fn run(mut self, inbox: &Receiver<Order>) {
         // What its agent had no time to tell.
-        for incident in going_on.into_iter().filter(|one| one.state == State::Open) {
+        if let Some(incident) = self.take_up() {
             let told = self.told(incident);
             self.note(&told);
         }
         for order in inbox {
             match order {
-                Order::ReadFrom(ring) => self.ring = ring,
+                Order::ReadFrom(ring) => {
+                    self.ring = ring;
+                    let waiting = std::mem::take(&mut self.waiting);
+                    waiting.into_iter().for_each(|incident| self.freeze(incident));
+                }
                 Order::Note(incident) => {
+                    self.open = Some(incident.name.clone());
                     // At once, for an agent that is killed: reading the recording takes its time.
                     self.note(&incident);
                     let told = self.told(*incident);
                     self.note(&told);
                 }
-                Order::Freeze(incident) => self.freeze(*incident),
-                Order::Settle(dir) => {
-                    if let Err(why) = self.shelf.settle(&dir) {
-                        tracing::warn!("incidents stay in memory: {}", chain(&why));
-                    }
+                Order::Freeze(incident) => {
+                    self.open = None;
+                    // It is over, also for an agent that comes after one that is killed meanwhile.
+                    self.note(&incident);
+                    self.freeze(*incident);
                 }
+                Order::Settle(dir) => match self.shelf.settle(&dir) {
+                    Ok(()) => drop(self.take_up()),
+                    Err(why) => tracing::warn!("incidents stay in memory: {}", chain(&why)),
+                },
             }
         }
+    }
+
+    /// Freezes what an agent before this one left open on the shelf; the incident that is still open.
+    fn take_up(&mut self) -> Option<Incident> {
+        self.shelf.remove_drafts();
+        let mut all = self.shelf.list().unwrap_or_default();
+        all.retain(|one| one.state == State::Open);
+        let is_left = |one: &Incident| self.open.as_ref() != Some(&one.name);
+        let (left, open): (Vec<_>, Vec<_>) = all.into_iter().partition(is_left);
+        left.into_iter().for_each(|incident| self.freeze(incident));
+        open.into_iter().next()
     }
 
     /// With what the recording says of it so far: who it is about, not only what began it.
@@ -180,7 +199,10 @@ impl Cold {
     }
 
     fn freeze(&mut self, incident: Incident) {
-        let Some(ring) = &self.ring else { return };
+        let Some(ring) = &self.ring else {
+            self.waiting.retain(|one| one.name != incident.name);
+            return self.waiting.push(incident);
+        };
         let name = incident.name.clone();
         match self.frozen(ring, incident.clone()) {
             Ok(frozen) => {
@@ -208,6 +230,52 @@ mod tests {
     use super::*;
     use crate::record::incident::Kind;
     use isobar_core::model::sample::Moment;
+
+    fn incident(name: &str, end: Option<u64>) -> Box<Incident> {
+        let wall = clock::now().wall;
+        let at = |second: u64| Moment { boot: Nanos(second * Nanos::SECOND.0), wall };
+        let (begin, end, state) = (at(1), end.map(at), State::Open);
+        Box::new(Incident { name: name.into(), begin, end, state, ..Incident::default() })
+    }
+
+    /// What is on the shelf once these orders have been taken.
+    fn after(shelf: &Arc<Shelf>, orders: Vec<Order>) -> Vec<Incident> {
+        let (to, inbox) = sync_channel(orders.len());
+        orders.into_iter().for_each(|order| to.send(order).unwrap());
+        drop(to);
+        let shelf_of_it = Arc::clone(shelf);
+        Cold { shelf: shelf_of_it, ring: None, told: None, open: None, waiting: Vec::new() }
+            .run(&inbox);
+        shelf.list().unwrap()
+    }
+
+    #[test]
+    fn what_ends_while_nothing_is_recorded_is_over_and_frozen_later() {
+        let dir = tempfile::tempdir().unwrap();
+        let shelf = Arc::new(Shelf::in_dir(dir.path().into()));
+        let ends = || {
+            vec![Order::Note(incident("2026-1", None)), Order::Freeze(incident("2026-1", Some(9)))]
+        };
+        let left = after(&shelf, ends());
+        assert!(left[0].end.is_some() && !left[0].goes_on(left[0].begin), "{left:?}");
+        assert_eq!(left[0].state, State::Open);
+        // It has no tick in this recording, so its document is all that is kept.
+        let again = Order::ReadFrom(Some(Ring::Files(dir.path().join("none"))));
+        let left = after(&shelf, ends().into_iter().chain([again]).collect());
+        assert_eq!(left[0].state, State::Frozen);
+    }
+
+    #[test]
+    fn a_directory_that_comes_late_has_what_an_agent_before_left_open() {
+        let dir = tempfile::tempdir().unwrap();
+        Shelf::in_dir(dir.path().into()).note(&incident("2026-1", None)).unwrap();
+        let ring = Order::ReadFrom(Some(Ring::Files(dir.path().join("none"))));
+        let orders =
+            vec![ring, Order::Note(incident("2026-2", None)), Order::Settle(dir.path().into())];
+        let left = after(&Arc::new(Shelf::in_memory()), orders);
+        let states: Vec<_> = left.iter().map(|one| (one.name.as_str(), one.state)).collect();
+        assert_eq!(states, [("2026-1", State::Frozen), ("2026-2", State::Open)]);
+    }
 
     #[test]
     fn is_told_spares_a_long_recording_from_being_read_at_each_trigger() {

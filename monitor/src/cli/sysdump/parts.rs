@@ -72,7 +72,8 @@ fn without_names(path: &str, text: String) -> String {
     format!("{}\n", kept.join(" "))
 }
 
-/// What capabilities do stays; their details and remedies name cgroups and processes. Findings are
+/// What capabilities do stays; their details and remedies name cgroups and processes, as does what could
+/// not be read. Findings are
 /// about the machine, and name nothing that runs on it but where cgroups are mounted.
 pub(super) fn redact_diagnosis(diagnosis: &mut Value) {
     let capabilities = diagnosis.get_mut("capabilities").and_then(Value::as_array_mut);
@@ -83,6 +84,15 @@ pub(super) fn redact_diagnosis(diagnosis: &mut Value) {
         diagnosis["capabilitiesUnknown"] = "redacted".into();
     }
     let mut names = Names::default();
+    let gaps = diagnosis.get_mut("unread").and_then(Value::as_array_mut);
+    for gap in gaps.into_iter().flatten() {
+        let object = names.text(gap["object"].as_str().unwrap_or_default());
+        *gap = json!({"object": object, "why": gap["why"]});
+    }
+    let unread = diagnosis.get_mut("summary").and_then(|summary| summary.get_mut("unread"));
+    for object in unread.and_then(Value::as_array_mut).into_iter().flatten() {
+        *object = names.text(object.as_str().unwrap_or_default()).into();
+    }
     let findings = diagnosis.get_mut("findings").and_then(Value::as_array_mut);
     for detail in findings.into_iter().flatten().filter_map(|one| one.get_mut("detail")) {
         let words = detail.as_str().unwrap_or_default().split(' ');
@@ -123,12 +133,16 @@ mod tests {
                 {"name": "cgroup v2", "state": "ok", "detail": "/web/tree, beside v1 at /sys/fs/cgroup (hybrid)"},
             ],
             "capabilities": [{"name": "probes", "state": "limited", "detail": "web.service", "remedy": "stop web"}],
+            "unread": [{"object": "/sys/fs/cgroup/system.slice/web.service/cgroup.pressure", "why": "unsupported", "detail": "of web"}],
+            "summary": {"unread": ["/sys/fs/cgroup/system.slice/web.service/cgroup.pressure"]},
         });
         redact_diagnosis(&mut diagnosis);
         assert_eq!(diagnosis["findings"][0]["detail"], "/proc/pressure");
         let mount = diagnosis["findings"][1]["detail"].as_str().unwrap();
         assert!(mount.ends_with("beside v1 at /sys/fs/cgroup (hybrid)"), "{mount}");
         assert_eq!(diagnosis["capabilities"][0]["state"], "limited");
+        assert_eq!(diagnosis["unread"][0]["why"], "unsupported");
+        assert_eq!(diagnosis["unread"][0]["object"], diagnosis["summary"]["unread"][0]);
         assert!(!diagnosis.to_string().contains("web"), "{diagnosis}");
     }
 }

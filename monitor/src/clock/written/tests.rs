@@ -50,6 +50,26 @@ fn length_has_one_grammar() {
 }
 
 #[test]
+fn when_is_the_last_of_two_where_the_clock_is_set_back() {
+    let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
+    // 2026-10-25 00:40 and 01:40 UTC are both 02:40.
+    let (first, second) = (1_792_888_800, 1_792_892_400);
+    #[rustfmt::skip]
+    let table = [
+        // the present, 02:40
+        (first - 60,          first - 25 * 3_600 + 3_600),
+        (first + 600,         first),
+        (second - 60,         first),
+        (second,              second),
+        (second + 10 * 3_600, second),
+    ];
+    for (present, want) in table {
+        let now = Moment { wall: seconds(present), ..Moment::default() };
+        assert_eq!(When::parse("02:40", now, &zone), Some(When::Wall(seconds(want))), "{present}");
+    }
+}
+
+#[test]
 fn when_has_one_grammar() {
     #[rustfmt::skip]
     let table = [

@@ -177,8 +177,8 @@ pub struct Incident {
 }
 
 impl Incident {
-    /// Whether an agent that begins `now` can go on with it: the one before left it open in this boot,
-    /// and the span is not full.
+    /// Whether an agent that begins `now` can go on with it: the one before left it open in this boot, it
+    /// was not over, and the span is not full.
     #[must_use]
     pub fn goes_on(&self, now: Moment) -> bool {
         let passed =
@@ -186,6 +186,7 @@ impl Incident {
         // In another boot the two clocks are another time apart.
         let apart = passed.boot.0.abs_diff(passed.wall.0);
         self.state == State::Open
+            && self.end.is_none()
             && now.boot >= self.begin.boot
             && passed.boot < watch::LONGEST
             && apart < SET

@@ -77,12 +77,14 @@ impl Names {
 
     /// What is left of an incident before its ticks are read again.
     fn incident(&mut self, incident: Incident) -> Incident {
-        let Incident { state, kinds, begin, end, triggers, node, .. } = incident;
+        let Incident { state, kinds, begin, end, is_cut, triggers, node, .. } = incident;
         let triggers: Vec<_> = triggers.into_iter().map(|one| self.trigger(one)).collect();
         let name = triggers.first().map(name_of).unwrap_or_default();
         let who = triggers.first().map(|first| first.who.clone()).unwrap_or_default();
         let node = self.text(&node);
-        Incident { name, state, node, kinds, who, begin, end, triggers, ..Incident::default() }
+        let told =
+            Incident { name, state, node, kinds, who, begin, end, is_cut, ..Incident::default() };
+        Incident { triggers, ..told }
     }
 
     fn trigger(&mut self, trigger: Trigger) -> Trigger {
@@ -268,6 +270,12 @@ mod tests {
             assert_eq!(names.text(&before), want, "{before}");
             assert_eq!(names.text(&before), want, "{before}, again");
         }
+    }
+
+    #[test]
+    fn incident_stays_one_that_was_not_over() {
+        let cut = Incident { is_cut: true, ..Incident::default() };
+        assert!(Names::default().incident(cut).is_cut);
     }
 
     #[test]

@@ -34,7 +34,9 @@ impl Retention {
     }
 
     fn oldest_of(self, all: Vec<Incident>, now: Nanos) -> Vec<Incident> {
-        let since = |one: &Incident| one.imported.unwrap_or(one.begin.wall);
+        // The clock of a node that has just booted may be set in an incident.
+        let over = |one: &Incident| one.end.unwrap_or(one.begin).wall.max(one.begin.wall);
+        let since = |one: &Incident| one.imported.unwrap_or(over(one));
         let mut all: Vec<_> = all.into_iter().filter(|one| one.state == State::Frozen).collect();
         all.sort_by_key(since);
         let mut bytes: u64 = all.iter().map(|one| one.size).sum();
