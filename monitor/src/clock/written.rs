@@ -58,12 +58,14 @@ impl When {
                     let time: Time = text.parse().ok()?;
                     let present = Timestamp::from_nanosecond(now.wall.0.into()).ok()?;
                     let day = present.to_zoned(zone.clone()).date();
-                    let today = day.to_datetime(time);
                     // Where the clock is set back, a time of day comes twice.
-                    let again = zone.to_ambiguous_zoned(today).later().ok();
-                    let both = again.map(|again| again.timestamp()).into_iter().chain(here(today));
-                    let last = both.into_iter().find(|at| *at <= present);
-                    last.or_else(|| here(day.checked_sub(1.day()).ok()?.to_datetime(time)))?
+                    let last = |at: DateTime| {
+                        let again = zone.to_ambiguous_zoned(at).later().ok();
+                        let both = again.map(|again| again.timestamp()).into_iter().chain(here(at));
+                        both.into_iter().find(|at| *at <= present)
+                    };
+                    last(day.to_datetime(time))
+                        .or_else(|| last(day.checked_sub(1.day()).ok()?.to_datetime(time)))?
                 }
             },
         };

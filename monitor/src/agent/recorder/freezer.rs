@@ -51,7 +51,7 @@ impl Freezer {
         going_on: Option<String>,
     ) -> io::Result<Self> {
         let (orders, inbox) = sync_channel(WAITING);
-        let cold = Cold { shelf, ring, told: None, open: going_on, waiting: Vec::new() };
+        let cold = Cold { shelf, ring, told: None, open: going_on, waiting: VecDeque::new() };
         let run = move || cold.run(&inbox);
         thread::Builder::new().name("incidents".into()).spawn(run)?;
         Ok(Self { orders, waiting: VecDeque::new() })
@@ -107,10 +107,10 @@ struct Cold {
     ring: Option<Ring>,
     /// The open incident, as the recording told of it at last.
     told: Option<Incident>,
-    /// Its name.
+    /// The name of the open incident: it goes on, and is not frozen.
     open: Option<String>,
-    /// Those that ended while nothing was recorded.
-    waiting: Vec<Incident>,
+    /// Those that ended while nothing was recorded, at most [`WAITING`].
+    waiting: VecDeque<Incident>,
 }
 
 impl Cold {
@@ -148,7 +148,7 @@ impl Cold {
         }
     }
 
-    /// Freezes what an agent before this one left open on the shelf; the incident that is still open.
+    /// Freezes what an agent before this one left open on the shelf. Returns the one that goes on.
     fn take_up(&mut self) -> Option<Incident> {
         self.shelf.remove_drafts();
         let mut all = self.shelf.list().unwrap_or_default();
@@ -201,7 +201,13 @@ impl Cold {
     fn freeze(&mut self, incident: Incident) {
         let Some(ring) = &self.ring else {
             self.waiting.retain(|one| one.name != incident.name);
-            return self.waiting.push(incident);
+            self.waiting.push_back(incident);
+            if self.waiting.len() > WAITING
+                && let Some(oldest) = self.waiting.pop_front()
+            {
+                self.give_up(oldest);
+            }
+            return;
         };
         let name = incident.name.clone();
         match self.frozen(ring, incident.clone()) {
@@ -215,10 +221,19 @@ impl Cold {
             }
             Err(why) => {
                 tracing::warn!("cannot keep the ticks of incident {name}: {}", chain(&why));
-                // Its ticks are gone; the next agent need not look for them again.
-                self.note(&Incident { state: State::Frozen, ..incident });
+                return self.give_up(incident);
             }
         }
+        self.prune();
+    }
+
+    /// Keeps an incident without its ticks: the next agent need not look for them again.
+    fn give_up(&self, incident: Incident) {
+        self.note(&Incident { state: State::Frozen, ..incident });
+        self.prune();
+    }
+
+    fn prune(&self) {
         if let Err(why) = self.shelf.prune(clock::now().wall) {
             tracing::warn!("cannot remove old incidents: {}", chain(&why));
         }
@@ -243,9 +258,8 @@ mod tests {
         let (to, inbox) = sync_channel(orders.len());
         orders.into_iter().for_each(|order| to.send(order).unwrap());
         drop(to);
-        let shelf_of_it = Arc::clone(shelf);
-        Cold { shelf: shelf_of_it, ring: None, told: None, open: None, waiting: Vec::new() }
-            .run(&inbox);
+        let waiting = VecDeque::new();
+        Cold { shelf: Arc::clone(shelf), ring: None, told: None, open: None, waiting }.run(&inbox);
         shelf.list().unwrap()
     }
 
@@ -263,6 +277,16 @@ mod tests {
         let again = Order::ReadFrom(Some(Ring::Files(dir.path().join("none"))));
         let left = after(&shelf, ends().into_iter().chain([again]).collect());
         assert_eq!(left[0].state, State::Frozen);
+    }
+
+    #[test]
+    fn no_more_wait_than_there_is_room_for_while_nothing_is_recorded() {
+        let shelf = Arc::new(Shelf::in_memory());
+        let end = |n: usize| Order::Freeze(incident(&format!("2026-{n:02}"), Some(9)));
+        let left = after(&shelf, (0..WAITING + 3).map(end).collect());
+        let frozen = left.iter().filter(|one| one.state == State::Frozen).map(|one| &*one.name);
+        assert_eq!(frozen.collect::<Vec<_>>(), ["2026-00", "2026-01", "2026-02"]);
+        assert_eq!(left.len(), WAITING + 3);
     }
 
     #[test]

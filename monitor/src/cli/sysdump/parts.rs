@@ -73,8 +73,8 @@ fn without_names(path: &str, text: String) -> String {
 }
 
 /// What capabilities do stays; their details and remedies name cgroups and processes, as does what could
-/// not be read. Findings are
-/// about the machine, and name nothing that runs on it but where cgroups are mounted.
+/// not be read. Findings are about the machine, and name nothing that runs on it but where cgroups are
+/// mounted.
 pub(super) fn redact_diagnosis(diagnosis: &mut Value) {
     let capabilities = diagnosis.get_mut("capabilities").and_then(Value::as_array_mut);
     for capability in capabilities.into_iter().flatten() {

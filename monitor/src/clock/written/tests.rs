@@ -62,6 +62,7 @@ fn when_is_the_last_of_two_where_the_clock_is_set_back() {
         (second - 60,         first),
         (second,              second),
         (second + 10 * 3_600, second),
+        (second + 22 * 3_600, second), // on the next day
     ];
     for (present, want) in table {
         let now = Moment { wall: seconds(present), ..Moment::default() };
