@@ -13,5 +13,6 @@ mod pods;
 mod refused;
 mod restricted;
 mod stuck;
+mod trees;
 
 pub(crate) use place::mount;

@@ -77,6 +77,8 @@ pub struct Actuator {
     reclaims: Vec<Reclaim>,
     /// Releases that failed, and why: the same failure is reported once.
     unreleased: BTreeMap<u64, String>,
+    /// Marks are enforced: those in force are extended to containers that start.
+    extends_marks: bool,
     pruned: Nanos,
 }
 
@@ -108,6 +110,7 @@ impl Actuator {
             releaser,
             reclaims,
             unreleased,
+            extends_marks: true,
             pruned,
         };
         actuator.prune(clock::now().boot);
@@ -234,16 +237,17 @@ impl Actuator {
             self.reclaims.extend(leftovers);
         }
         outcomes.extend(self.poll_reclaims());
-        if self.prune(now) {
+        if self.prune(now) && self.extends_marks {
             self.extend_marks();
         }
         outcomes
     }
 
-    /// Lets no SIGKILL follow on steps that are no longer enforced. What the API server was asked
-    /// for is not taken back.
+    /// Lets no SIGKILL follow on steps that are no longer enforced, and extends no mark where marks are
+    /// not. What the API server was asked for is not taken back.
     pub fn call_off(&mut self, is_enforced: impl Fn(StepKind) -> bool) -> Vec<Outcome> {
         let now = clock::now().boot;
+        self.extends_marks = is_enforced(StepKind::Mark);
         let its = |ending: &mut Ending| !is_enforced(ending.step) && ending.step != StepKind::Evict;
         let called_off: Vec<_> = self.endings.extract_if(.., its).map(Ending::call_off).collect();
         called_off.iter().for_each(|outcome| self.ledger.end(outcome.action, now));

@@ -1,6 +1,7 @@
 //! An open cgroup directory: a write reaches this cgroup or none. A path can be used again by
 //! another cgroup; the inode number, which is the kernel's cgroup id, cannot.
 
+mod below;
 mod descent;
 
 use std::ffi::{CStr, CString};
@@ -114,27 +115,22 @@ impl CgroupDir {
 
     /// The cgroups directly below.
     pub(super) fn children(&self) -> Result<Vec<Self>, ActError> {
-        let names = self.names().map_err(|why| self.unread("", why))?;
+        let names = self.names(usize::MAX).map_err(|why| self.unread("", why))?;
         let found = names.iter().map(|name| self.child(name));
         // One that went away while the directory was read is none.
         found.filter(|child| !matches!(child, Err(ActError::Gone(_)))).collect()
     }
 
-    /// The same; in one that is gone, nothing is left.
-    pub(super) fn children_left(&self) -> Result<Vec<Self>, ActError> {
-        match self.children() {
-            Err(ActError::Gone(_)) => Ok(Vec::new()),
-            children => children,
-        }
-    }
-
-    fn names(&self) -> Result<Vec<CString>, Errno> {
+    /// The names in it, `most` of them at most.
+    fn names(&self, most: usize) -> Result<Vec<CString>, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = openat(&self.dir, c".", flags, Mode::empty())?;
         let mut buffer = [MaybeUninit::uninit(); 8 * 1024];
         let mut entries = RawDir::new(&dir, &mut buffer);
         let mut names = Vec::new();
-        while let Some(entry) = entries.next() {
+        while names.len() < most
+            && let Some(entry) = entries.next()
+        {
             let entry = entry?;
             let name = entry.file_name();
             if is_child(&self.dir, name, entry.file_type()) {
@@ -199,45 +195,16 @@ impl CgroupDir {
 
     /// Writes to a file where the kernel may go on working at it: `memory.high` is in force at
     /// once, and then what is above it is taken back. From Linux 6.16 on `O_NONBLOCK` leaves that
-    /// to the owners of that memory; before, a thread of its own waits for it.
-    pub(super) fn write_detached(&self, file: &'static str, text: &str) -> Result<(), ActError> {
+    /// to the owners of that memory; before, a thread of its own waits for it. Whether the kernel has
+    /// finished: where it has not, the file may say what it said before.
+    pub(super) fn write_detached(&self, file: &'static str, text: &str) -> Result<bool, ActError> {
         let fd = self.file(file, OFlags::WRONLY | OFlags::TRUNC | OFlags::NONBLOCK);
         let fd = fd.map_err(|why| self.unwritten(file, text, why))?;
         let owned = text.to_owned();
         let (written, _) = detached(move || write_all(&fd, &owned))?;
-        written.unwrap_or(Ok(())).map_err(|why| self.unwritten(file, text, why))
-    }
-
-    /// True if no process is in it or below it.
-    pub(super) fn is_empty(&self) -> bool {
-        let mut pids = Vec::new();
-        self.pids(&mut pids).is_ok_and(|hidden| hidden == 0 && pids.is_empty())
-    }
-
-    /// Adds the processes in it and below it to `pids`; how many are there that cannot be seen
-    /// from this PID namespace.
-    pub(super) fn pids(&self, pids: &mut Vec<u32>) -> Result<u64, ActError> {
-        let text = match self.read("cgroup.procs") {
-            Ok(text) => text,
-            Err(ActError::Read { why: Errno::NODEV, .. } | ActError::Gone(_)) => return Ok(0),
-            Err(failure) => return Err(failure),
-        };
-        let listed = text.lines().filter_map(|line| line.parse::<u32>().ok());
-        let mut hidden = 0;
-        for pid in listed {
-            match pid {
-                0 => hidden += 1,
-                pid => pids.push(pid),
-            }
-        }
-        for child in self.children_left()? {
-            hidden += match child.pids(pids) {
-                // A threaded one: its processes are listed in the cgroup above it.
-                Err(ActError::Read { why: Errno::OPNOTSUPP, .. }) => 0,
-                listed => listed?,
-            };
-        }
-        Ok(hidden)
+        let has_finished = written.is_some();
+        let written = written.unwrap_or(Ok(())).map(|()| has_finished);
+        written.map_err(|why| self.unwritten(file, text, why))
     }
 
     pub(super) fn unread(&self, file: &'static str, why: Errno) -> ActError {

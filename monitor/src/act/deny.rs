@@ -66,15 +66,15 @@ impl DenyList {
         if self.configured.is_empty() {
             return Ok(());
         }
-        let mut groups = group.children_left()?;
-        while let Some(below) = groups.pop() {
-            if let Some(pattern) = self.configured.iter().find(|p| p.fits(&below.path)) {
-                let rule = Rule::Configured(pattern.clone());
-                return Err(ActError::Guarded { path: below.path, rule });
+        group.each_below(|below| {
+            match self.configured.iter().find(|pattern| pattern.fits(&below.path)) {
+                Some(pattern) => Err(ActError::Guarded {
+                    path: below.path.clone(),
+                    rule: Rule::Configured(pattern.clone()),
+                }),
+                None => Ok(()),
             }
-            groups.extend(below.children_left()?);
-        }
-        Ok(())
+        })
     }
 
     /// Whether these processes may be ended or held back.

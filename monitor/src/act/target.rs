@@ -61,8 +61,25 @@ pub(super) struct OpenTarget {
 }
 
 impl OpenTarget {
-    /// Opens a target, if all of its work may be ended. At most `most` processes are held.
+    /// Opens a target, if it has work and all of that may be ended. At most `most` processes are held.
     pub(super) fn open(node: Node<'_>, target: &Target, most: usize) -> Result<Self, ActError> {
+        let opened = Self::open_idle(node, target, most)?;
+        match opened.parts.first().filter(|_| opened.n_work() == 0) {
+            None => Ok(opened),
+            Some(Part { whole, .. }) => Err(ActError::NoWork {
+                path: whole.path.clone(),
+                why: "all that it has look like sandboxes, or are empty",
+            }),
+        }
+    }
+
+    /// The same of a target that need not have work: the kubelet ends a pod whose containers wait to
+    /// be started again, and its volumes with it.
+    pub(super) fn open_idle(
+        node: Node<'_>,
+        target: &Target,
+        most: usize,
+    ) -> Result<Self, ActError> {
         let containers = target.containers.clone();
         let mut opened =
             Self { parts: Vec::new(), containers, held: Vec::new(), n_before: 0, unseen: None };
@@ -79,16 +96,24 @@ impl OpenTarget {
     pub(super) fn look(&mut self, node: Node<'_>, most: usize) -> Result<(), ActError> {
         self.held.retain(|held| !held.has_ended());
         (self.n_before, self.unseen) = (0, None);
+        let mut n_left = self.n_work();
         for group in self.parts.iter().flat_map(|part| &part.work) {
             node.deny.allows(group)?;
             node.deny.allows_below(group)?;
+            // One with many processes leaves the others their share.
+            let share = most.saturating_sub(self.held.len()) / n_left;
+            n_left -= 1;
+            let most = self.held.len() + share;
             let Listed { pids, hidden, refused } = hold(group, &mut self.held, most)?;
             node.deny.allows_pids(&group.path, &pids)?;
             if hidden > 0 {
                 // They cannot be identified: process 1 may be among them.
                 return Err(ActError::Hidden { path: group.path.clone(), n: hidden });
             }
-            containers::allows_critical(node.proc, group, &pids)?;
+            // Where the API names the containers it has told the policy the priority as well.
+            if self.containers.is_empty() {
+                containers::allows_critical(node.proc, group, &pids)?;
+            }
             self.n_before += pids.len() as u64;
             self.unseen = self.unseen.take().or(refused);
         }
@@ -124,6 +149,11 @@ impl OpenTarget {
         })
     }
 
+    /// True if all of its cgroups have been removed.
+    pub(super) fn is_gone(&self) -> bool {
+        self.parts.iter().all(|part| part.whole.is_gone())
+    }
+
     /// How many cgroups are ended.
     pub(super) fn n_work(&self) -> usize {
         self.parts.iter().map(|part| part.work.len()).sum()
@@ -134,37 +164,50 @@ impl OpenTarget {
         self.parts.iter().flat_map(|part| &part.work)
     }
 
-    /// Ends its processes; how, in words.
-    pub(super) fn kill(&self, node: Node<'_>) -> Result<&'static str, ActError> {
+    /// Ends its processes; how, and what could not be ended, in words.
+    ///
+    /// # Errors
+    /// If nothing was ended.
+    pub(super) fn kill(&self, node: Node<'_>) -> Result<String, ActError> {
         for group in self.work() {
             node.deny.allows_below(group)?;
         }
-        let mut how = Ok("nothing to do");
+        let (mut done, mut failed) = (None, None);
         for part in &self.parts {
             for (group, file) in part.work.iter().zip(&part.kill_files) {
-                how = worse(how, kill(node.proc, group, file.as_ref()));
+                match kill(node.proc, group, file.as_ref()) {
+                    Ok(how) => done = done.or(Some(how)),
+                    // A cgroup that is gone is as good as ended.
+                    Err(ActError::Gone(_)) => {}
+                    Err(why) => failed = failed.or(Some(why)),
+                }
             }
         }
-        how
+        match (done, failed) {
+            (None, Some(why)) => Err(why),
+            (done, None) => Ok(done.unwrap_or("nothing to do").into()),
+            (Some(how), Some(why)) => Ok(format!("{how}, but {why}")),
+        }
     }
 
-    /// Ends containers that were started since it was opened.
-    pub(super) fn kill_new(&mut self, node: Node<'_>) -> Result<(), ActError> {
-        let mut how = Ok("");
+    /// Ends containers that were started since it was opened; why one of them was not ended.
+    pub(super) fn kill_new(&mut self, node: Node<'_>) -> Option<ActError> {
+        let mut failed = None;
+        let mut note =
+            |why: ActError| failed = failed.take().or(Some(why)).filter(|w| !w.is_gone());
         for part in &mut self.parts {
             let now = containers::of(node.root, node.proc, &part.whole, &self.containers);
             let known: BTreeSet<_> = part.work_ids().collect();
-            // A cgroup that cannot be listed any more is gone.
-            for new in now.unwrap_or_default() {
+            for new in now.map_err(&mut note).unwrap_or_default() {
                 if !known.contains(&new.id) && node.deny.allows(&new).is_ok() {
-                    how = worse(how, kill(node.proc, &new, None));
+                    let _ = kill(node.proc, &new, None).map_err(&mut note);
                     part.kill_files.push(kill_file(&new).ok());
                     part.work.push(new);
                 }
             }
         }
         self.catch();
-        how.map(drop)
+        failed
     }
 
     /// Opens pidfds of processes that were started since the last look.
@@ -275,18 +318,6 @@ impl Part {
         let (memory, mut text) = (self.memory.as_ref()?, [0; 24]);
         let n = retry_on_intr(|| pread(memory, &mut text, 0)).ok()?;
         str::from_utf8(&text[..n]).ok()?.trim_end().parse().ok().map(Bytes)
-    }
-}
-
-/// Of several results an error counts; a cgroup that is gone is as good as ended.
-fn worse(
-    one: Result<&'static str, ActError>,
-    other: Result<&'static str, ActError>,
-) -> Result<&'static str, ActError> {
-    match (one, other) {
-        (Err(failure), _) => Err(failure),
-        (one, Err(ActError::Gone(_))) => one,
-        (Ok(_), other) => other,
     }
 }
 

@@ -114,11 +114,13 @@ pub(super) fn write_over(
         actions: BTreeSet::from([action.id]),
     };
     remember(ledger, entry.clone())?;
-    if let Err(failure) = group.write_detached(file, wrote) {
+    let has_finished = group.write_detached(file, wrote).inspect_err(|_| {
         ledger.forget(entry.cgroup, &entry.file);
-        return Err(failure);
-    }
+    })?;
     let live = stands(group, file)?;
+    if !has_finished && live == entry.before {
+        return Ok(format!("{change}; the kernel has not yet taken it"));
+    }
     if live != wrote {
         remember(ledger, Override { wrote: live.clone(), ..entry })?;
         return Ok(format!("{change}; the kernel made it {live}"));
@@ -216,6 +218,12 @@ fn undo(
     };
     let Override { path, before, wrote, .. } = entry;
     let live = stands(group, file)?;
+    if live == *before {
+        if is_enforced {
+            ledger.forget(entry.cgroup, &entry.file);
+        }
+        return Ok(format!("{path}/{file} stands at {live} again"));
+    }
     if live != *wrote {
         if is_enforced {
             ledger.forget(entry.cgroup, &entry.file);

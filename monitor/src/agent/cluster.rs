@@ -262,8 +262,7 @@ fn note(at: Nanos, reason: &str, text: &str) -> Note {
 
 /// The pod that a target is, or those of a group, as far as the API knows them.
 fn pods(target: &Target, sample: &Sample) -> Vec<About> {
-    let known = sample.pods.iter();
-    let known = known.flat_map(|pods| target.uids().filter_map(|uid| pods.get(uid)));
+    let known = target.uids().filter_map(|uid| sample.pod(uid));
     let about = |Pod { namespace, name, uid, .. }: &Pod| About::Pod {
         namespace: namespace.clone(),
         name: name.clone(),

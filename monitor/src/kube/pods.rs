@@ -23,7 +23,8 @@ use super::board::{Board, Namer, Report};
 use super::client::{Failure, PROBED, Trouble, answers};
 use super::jitter::about;
 use crate::config::pods::read;
-use isobar_core::model::workload::Pod;
+use isobar_core::model::workload::{MIRROR, Pod};
+use isobar_core::policy::assess::critical::SOURCE;
 
 /// The name of this part in capabilities.
 pub(super) const NAME: &str = "pods";
@@ -121,9 +122,9 @@ impl Server<'_> {
 fn take(event: Event<Told>, node: &str, seen: &mut Seen, listing: &mut Option<Seen>) -> bool {
     match event {
         Event::Init => *listing = Some(Seen::default()),
-        Event::InitApply(told) => listing.get_or_insert_default().put(told, node),
+        Event::InitApply(told) => listing.get_or_insert_default().put(told.of_api(), node),
         Event::InitDone => *seen = listing.take().unwrap_or_default(),
-        Event::Apply(told) => seen.put(told, node),
+        Event::Apply(told) => seen.put(told.of_api(), node),
         Event::Delete(told) => seen.remove(&told),
     }
     listing.is_none()
@@ -210,6 +211,17 @@ impl Told {
         format!("{}/{}", part(&self.metadata.namespace), part(&self.metadata.name))
     }
 
+    /// As the API server tells of it. A static pod has a mirror there; where any other pod is from, only
+    /// the kubelet says: in the API its owner may write what he likes.
+    fn of_api(mut self) -> Self {
+        if let Ok(pod) = &mut self.pod
+            && !pod.annotations.contains_key(MIRROR)
+        {
+            pod.annotations.remove(SOURCE);
+        }
+        self
+    }
+
     /// The pod as the policy sees it, if it is one of `node`.
     fn pod_of(self, node: &str) -> Result<Pod, String> {
         match () {
@@ -284,6 +296,8 @@ impl Resource for Told {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use isobar_core::model::decision::SparedReason;
+    use isobar_core::policy::assess::critical::spared_as;
 
     #[test]
     fn put_has_room_for_the_pods_of_a_node() {
@@ -312,6 +326,30 @@ mod tests {
                 (n_known, n_left_out),
                 "{own} {others}"
             );
+        }
+    }
+
+    #[test]
+    fn told_by_the_api_server_no_pod_makes_itself_static() {
+        #[rustfmt::skip]
+        let table = [
+            // annotations, by the API server; why it is spared
+            (serde_json::json!({SOURCE: "file"}),                true,  None),
+            (serde_json::json!({SOURCE: "file", MIRROR: "abc"}), true,  Some(SparedReason::Mirror)),
+            (serde_json::json!({SOURCE: "file"}),                false, Some(SparedReason::Static)),
+            (serde_json::json!({SOURCE: "api"}),                 false, None),
+        ];
+        for (annotations, is_by_api, want) in table {
+            let metadata = serde_json::json!({"name": "p", "uid": "u", "annotations": annotations});
+            let spec = serde_json::json!({"nodeName": "n1", "containers": [{"name": "app"}]});
+            let pod = serde_json::json!({"kind": "Pod", "metadata": metadata, "spec": spec});
+            let told: Told = serde_json::from_value(pod).unwrap();
+            let mut seen = Seen::default();
+            match is_by_api {
+                true => _ = take(Event::Apply(told), "n1", &mut seen, &mut None),
+                false => seen.list(vec![told], "n1"),
+            }
+            assert_eq!(spared_as(&seen.pods["u"]), want, "{annotations} {is_by_api}");
         }
     }
 

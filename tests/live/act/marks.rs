@@ -184,6 +184,12 @@ fn mark_reaches_containers_that_are_started_again() {
     sleep(Duration::from_millis(1100));
     assert_eq!(actor.poll(), []);
     assert_eq!(all(), each(1000), "the sandbox is left out");
+    actor.call_off(|step| step != Mark);
+    let later = container("3");
+    sleep(Duration::from_millis(1100));
+    assert_eq!(actor.poll(), []);
+    assert_eq!(scores(proc, &later), [2], "marks are no longer enforced");
+    later.end();
     drop(actor);
 
     let mut next = open(proc, state.path());

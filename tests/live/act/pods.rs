@@ -9,7 +9,7 @@ use isobar::act::{Actuator, Options};
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::decision::OutcomeResult::{Done, Failed};
 use isobar_core::model::decision::StepKind::{KillContainers, StopContainers};
-use isobar_core::model::decision::{Outcome, Target, TargetGroup};
+use isobar_core::model::decision::{Outcome, Phase, Target, TargetGroup};
 use tempfile::TempDir;
 
 use super::place::{Cgroup, Pod, action, actor, enforced, mount, options, settle, wait};
@@ -158,15 +158,18 @@ impl Told {
         let state = tempfile::tempdir().unwrap();
         let options =
             Options { proc: self.proc.path().into(), ..options(self.root.path(), state.path()) };
+        Actuator::open(options).unwrap().take(&action(KillContainers, self.target()))
+    }
+
+    fn target(&self) -> Target {
         let id = fs::metadata(self.root.path().join(&self.pod)).unwrap().ino();
         let path = CgroupPath(format!("/{}", self.pod.display()).into());
-        let target = Target {
+        Target {
             name: "hog".into(),
             cgroup: Some(CgroupId(id)),
             path: Some(path),
             ..Target::default()
-        };
-        Actuator::open(options).unwrap().take(&action(KillContainers, target))
+        }
     }
 }
 
@@ -175,6 +178,29 @@ impl Drop for Told {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+#[test]
+fn kill_in_part_is_followed() {
+    let told = Told::new("besteffort", "work", 1000, Held::Cgroup(1));
+    let pod = told.root.path().join(&told.pod);
+    let other = pod.join("de".repeat(32));
+    fs::create_dir(&other).unwrap();
+    let mut child = Command::new("sleep").arg("100").spawn().unwrap();
+    fs::write(other.join("cgroup.procs"), format!("{}\n", child.id())).unwrap();
+    let state = tempfile::tempdir().unwrap();
+    let mut actor = Actuator::open(options(told.root.path(), state.path())).unwrap();
+    let target = told.target();
+    actor.prepare(std::slice::from_ref(&target));
+    // From now on this one cannot be ended.
+    fs::remove_file(other.join("cgroup.procs")).unwrap();
+    let outcome = actor.take(&enforced(KillContainers, target));
+    assert!(outcome.detail.contains("SIGKILL to each, but "), "{outcome:?}");
+    assert!(outcome.detail.contains("cgroup.procs is not there"), "{outcome:?}");
+    let phases: Vec<_> = actor.in_force().iter().map(|entry| entry.phase).collect();
+    assert!(actor.is_busy() && phases == [Phase::Ending], "{phases:?}: {outcome:?}");
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 #[test]

@@ -7,9 +7,12 @@ use std::path::Path;
 use isobar::act::{Actuator, OpenError, Options};
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::decision::OutcomeResult::Failed;
-use isobar_core::model::decision::{StepKind, Target};
+use isobar_core::model::decision::{Action, StepKind, Target};
+use isobar_core::model::threshold::PressureSignal;
+use isobar_core::model::units::Percent;
 
-use super::place::{Cgroup, action, actor, enforced, mount, options};
+use super::files::Tree;
+use super::place::{Cgroup, action, actor, actor_of, enforced, mount, options};
 
 #[test]
 fn kill_path_used_again() {
@@ -128,5 +131,33 @@ fn actor_open_refuses() {
     for (options, why) in table {
         let error: OpenError = Actuator::open(options).unwrap_err();
         assert!(error.to_string().contains(why), "{error}");
+    }
+}
+
+#[test]
+fn act_spares_init_and_isobar() {
+    use StepKind::{KillContainers, Reclaim, Squeeze, StopContainers};
+    let own = std::process::id().to_string();
+    let cpu = PressureSignal::Cpu(Percent(40_00));
+    let hidden = "1 processes of /busy are in a PID namespace that this one does not show";
+    #[rustfmt::skip]
+    let table = [
+        // its processes, why nothing is done
+        ("0",  hidden),
+        (&own, "cgroup /busy is never touched: isobar runs in it"),
+        ("1",  "cgroup /busy is never touched: process 1 runs in it"),
+    ];
+    for (procs, why) in table {
+        for step in [Reclaim, Squeeze, StopContainers, KillContainers] {
+            let files =
+                ["cpu.weight", "memory.current", "memory.reclaim"].map(|file| (file, "100"));
+            let tree = Tree::new(&files);
+            fs::write(tree.dir.join("cgroup.procs"), format!("{procs}\n")).unwrap();
+            let (mut actor, _state) = actor_of(tree.root.path());
+            let action = Action { step, is_enforced: false, ..tree.squeeze(7, cpu, None) };
+            let outcome = actor.take(&action);
+            assert_eq!(outcome.result, Failed, "{procs} {step:?} {outcome:?}");
+            assert!(outcome.detail.starts_with(why), "{procs} {step:?} {outcome:?}");
+        }
     }
 }

@@ -106,9 +106,19 @@ pub struct Meminfo {
     pub swap_free: Bytes,
     /// Pages that are in memory and in swap.
     pub swap_cached: Bytes,
+    /// `Hugetlb`: huge pages of all sizes, in use or not. They are set aside for who asks for such pages;
+    /// 0 in recordings of before it was read.
+    #[serde(skip_serializing_if = "Bytes::is_zero")]
+    pub hugetlb: Bytes,
 }
 
 impl Meminfo {
+    /// What the node has for pages of the usual size.
+    #[must_use]
+    pub fn usual(self) -> Bytes {
+        Bytes(self.total.0.saturating_sub(self.hugetlb.0))
+    }
+
     /// `MemTotal` - `MemAvailable`, and used swap. What was read back from swap and is there still counts
     /// once: the kernel can drop it from memory.
     #[must_use]

@@ -7,6 +7,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::cgroup::CgroupPath;
+use super::units::Bytes;
+
+/// No sandbox holds so much memory: `pause` has less than one MiB, and `conmon` a few.
+pub const LARGER_THAN_SANDBOX: Bytes = Bytes(16 << 20);
 
 /// A pod's QoS class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

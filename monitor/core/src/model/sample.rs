@@ -13,7 +13,7 @@ use super::places::Places;
 use super::stall::KernelStalls;
 pub use super::units::Moment;
 use super::units::{Bytes, MilliCpu, Nanos};
-use super::workload::Pods;
+use super::workload::{Pod, Pods, of_cgroup_uid};
 
 /// Why the sampler took a sample.
 #[derive(
@@ -94,6 +94,12 @@ impl Sample {
     /// Squeezes in force, or observed as if they were.
     pub fn squeezes(&self) -> impl Iterator<Item = &InForce> {
         self.in_force.iter().filter(|entry| entry.phase == Phase::Squeezed)
+    }
+
+    /// The pod whose cgroup is named after this uid; `None` if no source told of it.
+    #[must_use]
+    pub fn pod(&self, uid: &str) -> Option<&Pod> {
+        of_cgroup_uid(self.pods.as_ref()?, uid)
     }
 
     /// What its cgroups are.

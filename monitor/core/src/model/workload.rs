@@ -11,21 +11,27 @@ use super::quantity::{Quantity, ResourceList};
 /// The pods of a node by uid, shared: they change far less often than samples are taken.
 pub type Pods = Arc<BTreeMap<String, Pod>>;
 
-/// Set on the mirror pod, the API's copy of a static pod: the static pod's hash.
+/// Set on the mirror pod, the API's copy of a static pod: the static pod's uid, as its cgroup has it;
+/// the mirror pod has another one. The kubelet runs no pod that the API server has this of.
+/// Source: kubelet `pkg/kubelet/pod/mirror_client.go`, `CreateMirrorPod`.
 pub const MIRROR: &str = "kubernetes.io/config.mirror";
-/// A static pod's uid, as its cgroup has it; the mirror pod has another one.
+/// The same of a static pod itself. Of an ordinary pod it says nothing: its owner may write it.
 /// Source: kubelet `pkg/kubelet/types/pod_update.go`, `ConfigHashAnnotationKey`.
 pub const HASH: &str = "kubernetes.io/config.hash";
 
 /// Pods by the uid that their cgroups are named after.
 #[must_use]
 pub fn by_cgroup_uid(pods: &Pods) -> BTreeMap<&str, &Pod> {
-    let hashes = pods.values().flat_map(|pod| {
-        let hashes = [MIRROR, HASH].into_iter().filter_map(|key| pod.annotations.get(key));
-        hashes.map(move |hash| (hash.as_str(), pod))
-    });
+    let mirrors = pods.values().filter_map(|pod| Some((pod.mirrored()?, pod)));
     // A pod's own uid wins over what another says of it.
-    hashes.chain(pods.values().map(|pod| (pod.uid.as_str(), pod))).collect()
+    mirrors.chain(pods.values().map(|pod| (pod.uid.as_str(), pod))).collect()
+}
+
+/// The pod whose cgroup is named after this uid.
+#[must_use]
+pub fn of_cgroup_uid<'a>(pods: &'a Pods, uid: &str) -> Option<&'a Pod> {
+    // Few pods have mirrors, so few uids are looked for in vain.
+    pods.get(uid).or_else(|| pods.values().rfind(|pod| pod.mirrored() == Some(uid)))
 }
 
 /// What the API calls the pod or the container at `place`; `pods` by the uid of their cgroups.
@@ -114,6 +120,11 @@ impl Pod {
             "" => self.name.clone(),
             namespace => format!("{namespace}/{}", self.name),
         }
+    }
+
+    /// The uid of the static pod that this one mirrors.
+    fn mirrored(&self) -> Option<&str> {
+        self.annotations.get(MIRROR).map(String::as_str)
     }
 
     /// The container with the runtime's `id`.

@@ -4,7 +4,7 @@ use crate::model::cgroup::CgroupPath;
 use crate::model::decision::Decision;
 use crate::model::sample::Sample;
 use crate::model::snapshot::{Scope, Snapshot};
-use crate::model::workload::{by_cgroup_uid, name_at};
+use crate::model::workload::{by_cgroup_uid, name_at, of_cgroup_uid};
 
 /// Names the scopes of pods and containers that the snapshot's pods tell of.
 pub fn name_scopes(snapshot: &mut Snapshot) {
@@ -19,7 +19,7 @@ pub fn name_scopes(snapshot: &mut Snapshot) {
 pub fn name_spared(decision: &mut Decision, snapshot: &Snapshot) {
     let spared = decision.ranking.iter_mut().flat_map(|ranking| &mut ranking.spared);
     for one in spared {
-        if let Some(pod) = snapshot.pods.as_ref().and_then(|pods| pods.get(&one.uid)) {
+        if let Some(pod) = snapshot.pods.as_ref().and_then(|pods| of_cgroup_uid(pods, &one.uid)) {
             one.namespace.clone_from(&pod.namespace);
         }
     }

@@ -9,7 +9,7 @@ use super::steps::leftovers;
 use super::{Actuator, node, outcome};
 use crate::act::error::{ActError, Done};
 use crate::act::evict::{Answer, Evictions, Refusal};
-use crate::act::process::{Stat, processes};
+use crate::act::process::{Held, Stat, processes};
 use crate::act::target::{Node, OpenTarget, describe};
 use crate::clock;
 use isobar_core::model::decision::{Action, Outcome, OutcomeResult, Phase, StepKind};
@@ -31,7 +31,9 @@ impl Actuator {
         let node = node(&self.root, &self.options, &self.deny);
         if !action.is_enforced {
             let would = would_end(&target, action);
-            self.prepared.push(target);
+            if target.n_work() > 0 {
+                self.prepared.push(target);
+            }
             return Ok(outcome(action.id, began, Ok(Done::from(would))));
         }
         if let Err(why) = self.ledger.begin(action, began, target.before(), Phase::Ending) {
@@ -104,7 +106,10 @@ impl Actuator {
         }
         self.deny.find_own(&self.options.proc);
         let node = node(&self.root, &self.options, &self.deny);
-        OpenTarget::open(node, &action.target, HELD)
+        match action.step {
+            StepKind::Evict => OpenTarget::open_idle(node, &action.target, HELD),
+            _ => OpenTarget::open(node, &action.target, HELD),
+        }
     }
 }
 
@@ -191,10 +196,10 @@ impl Ending {
         let (cgroups, processes) = (cgroups(target.n_work()), processes(target.n_before));
         let how = target.kill(node)?;
         let issued = clock::now().boot.since(began).0 / 1000;
-        target.kill_new(node)?;
+        let left_out = but(target.kill_new(node));
         target.wait(node, PATIENCE);
         let who = action.target.full_name();
-        let story = format!("{how} after {issued} µs: {processes} in {cgroups} of {who}");
+        let story = format!("{how} after {issued} µs: {processes} in {cgroups} of {who}{left_out}");
         Ok(Self::new(action, target, began, None, story))
     }
 
@@ -215,9 +220,10 @@ impl Ending {
         action: &Action,
         began: Nanos,
     ) -> Result<Self, ActError> {
-        let asked = processes(terminate(node.proc, &target)? as u64);
-        let (cgroups, who) = (cgroups(target.n_work()), action.target.full_name());
-        let mut story = format!("SIGTERM to {asked} in {cgroups} of {who}");
+        let (n_asked, failed) = terminate(node.proc, &target)?;
+        let (asked, cgroups) = (processes(n_asked as u64), cgroups(target.n_work()));
+        let who = action.target.full_name();
+        let mut story = format!("SIGTERM to {asked} in {cgroups} of {who}{}", but(failed));
         if target.is_frozen() {
             story += ", which are frozen and do not see it";
         }
@@ -243,7 +249,14 @@ impl Ending {
             [] => self.story.clone(),
             left => format!("{}; {}", self.story, describe(proc, left)),
         };
-        (self.outcome(Ok(story), &left, clock::now().boot), left.is_empty() && !self.is_asked)
+        (self.outcome(Ok(story), &left, clock::now().boot), self.is_over(&left))
+    }
+
+    /// A pod whose containers wait to be started again has no process to end: its end is that the
+    /// kubelet removes its cgroup.
+    fn is_over(&self, left: &[u32]) -> bool {
+        let is_idle = self.target.n_work() == 0;
+        !self.is_asked && left.is_empty() && (!is_idle || self.target.is_gone())
     }
 
     /// Looks again; the outcome, if it is over.
@@ -252,8 +265,12 @@ impl Ending {
         self.target.measure();
         let now = clock::now().boot;
         let watched = self.time.watched(now);
-        if left.is_empty() && !self.is_asked {
-            let story = format!("{}; all processes have ended", self.story);
+        if self.is_over(&left) {
+            let end = match self.target.n_work() {
+                0 => "its cgroup is gone",
+                _ => "all processes have ended",
+            };
+            let story = format!("{}; {end}", self.story);
             return Some(self.outcome(Ok(story), &left, now));
         }
         let is_due = self.grace.is_some_and(|grace| watched >= grace);
@@ -263,12 +280,11 @@ impl Ending {
         if is_due {
             self.grace = None;
             let who = describe(node.proc, &left);
-            let killed = self.target.kill(node);
-            let killed = killed.and_then(|how| self.target.kill_new(node).map(|()| how));
-            self.story = match killed {
-                Ok(how) => format!("{}; the grace period ended with {who}; then {how}", self.story),
+            let how = match self.target.kill(node) {
+                Ok(how) => how + &but(self.target.kill_new(node)),
                 Err(failure) => return Some(self.outcome(Err(failure), &left, now)),
             };
+            self.story = format!("{}; the grace period ended with {who}; then {how}", self.story);
         }
         if watched < LONGEST {
             return None;
@@ -314,9 +330,17 @@ impl Ending {
     }
 }
 
+/// What was not done, behind what was.
+fn but(failed: Option<ActError>) -> String {
+    failed.map(|why| format!(", but {why}")).unwrap_or_default()
+}
+
 /// Sends SIGTERM to the first processes of a target, whose parents are outside of it, or to all
-/// where none is first. How many were asked.
-fn terminate(proc: &Path, target: &OpenTarget) -> Result<usize, ActError> {
+/// where none is first. How many were asked, and why one was not.
+///
+/// # Errors
+/// If none was asked that should have been.
+fn terminate(proc: &Path, target: &OpenTarget) -> Result<(usize, Option<ActError>), ActError> {
     if let Some(unseen) = &target.unseen {
         return Err(unseen.clone());
     }
@@ -329,13 +353,19 @@ fn terminate(proc: &Path, target: &OpenTarget) -> Result<usize, ActError> {
         true => known.iter().map(|(held, _)| *held).collect(),
         false => first,
     };
-    for held in &asked {
-        held.send(Signal::TERM).map_err(|why| {
+    let ask = |held: &&Held| match held.send(Signal::TERM) {
+        Ok(()) => None,
+        Err(why) => {
             let path = target.work().next().map(|group| group.path.clone()).unwrap_or_default();
-            ActError::Signal { path, pid: held.pid, why }
-        })?;
+            Some(ActError::Signal { path, pid: held.pid, why })
+        }
+    };
+    let mut failed: Vec<_> = asked.iter().filter_map(ask).collect();
+    let n_asked = asked.len() - failed.len();
+    match failed.pop() {
+        Some(why) if n_asked == 0 => Err(why),
+        why => Ok((n_asked, why)),
     }
-    Ok(asked.len())
 }
 
 #[cfg(test)]

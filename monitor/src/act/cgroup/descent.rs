@@ -64,7 +64,7 @@ impl CgroupDir {
         let spelled = match first.contains(char::REPLACEMENT_CHARACTER) {
             false => vec![CString::new(*first).map_err(|_| ActError::Path(self.path.clone()))?],
             true => {
-                let mut all = self.names().map_err(|why| self.unread("", why))?;
+                let mut all = self.names(usize::MAX).map_err(|why| self.unread("", why))?;
                 all.retain(|name| name.to_string_lossy() == *first);
                 all
             }

@@ -15,15 +15,13 @@ use crate::act::error::ActError;
 use crate::act::process::{Stat, oom_score_adj, resident};
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::decision::Target;
-use isobar_core::model::pod::{Place, QosClass};
+use isobar_core::model::pod::{LARGER_THAN_SANDBOX, Place, QosClass};
 
 /// `PodInfraOOMAdj`, kubelet `pkg/kubelet/qos/policy.go`.
 const SANDBOX: i32 = -998;
 /// `guaranteedOOMScoreAdj`, same file: what the kubelet gives to Guaranteed pods, and to those that
 /// are critical to the node, whatever their class.
 const CRITICAL: i32 = -997;
-/// No sandbox holds so much memory: `pause` has less than one MiB, and `conmon` a few.
-const SMALL: u64 = 16 << 20;
 
 /// The cgroups of a target: its own, or those of the pods of a group.
 pub(in crate::act) fn cgroups(target: &Target) -> Result<Vec<(CgroupId, &CgroupPath)>, ActError> {
@@ -49,18 +47,19 @@ pub(in crate::act) fn open(
     Ok(group)
 }
 
-/// The cgroups that hold the work of `group`, which are ended when it is to end.
+/// The cgroups that hold the work of `group`, which are ended when it is to end. A pod has none while
+/// its containers wait to be started again.
 pub(in crate::act) fn of(
     root: &Root,
     proc: &Path,
     group: &CgroupDir,
     containers: &[String],
 ) -> Result<Vec<CgroupDir>, ActError> {
-    let none = |why| Err(ActError::NoWork { path: group.path.clone(), why });
     match group.place() {
         Place::Pod { .. } => {}
         Place::Container { .. } if is_sandbox(proc, group)? => {
-            return none("it is the pod's sandbox");
+            let why = "it is the pod's sandbox";
+            return Err(ActError::NoWork { path: group.path.clone(), why });
         }
         _ => return Ok(vec![CgroupDir::open(root, &group.path, group.id)?]),
     }
@@ -80,9 +79,6 @@ pub(in crate::act) fn of(
         if is_named || !all_known && !is_sandbox(proc, &child)? {
             work.push(child);
         }
-    }
-    if work.is_empty() {
-        return none("all that it has look like sandboxes, or are empty");
     }
     Ok(work)
 }
@@ -121,6 +117,6 @@ fn is_sandbox(proc: &Path, group: &CgroupDir) -> Result<bool, ActError> {
     // Any process can choose that name, but a cgroup that holds memory is no sandbox. Without the
     // memory controller its processes tell how much.
     let held = group.bytes("memory.current").or_else(|| resident(proc, &pids));
-    let is_small = held.is_some_and(|held| held < SMALL);
+    let is_small = held.is_some_and(|held| held < LARGER_THAN_SANDBOX.0);
     Ok((is_small && pids.iter().all(is_named)) || pids.iter().all(is_adjusted))
 }

@@ -111,7 +111,7 @@ pub fn low(
     kubepods: Option<(CgroupId, &Scope)>,
 ) -> Vec<ScopeName> {
     let all = |scope| match scope {
-        ScopeName::System => sample.node.memory.map(|memory| memory.total.0),
+        ScopeName::System => sample.node.memory.map(|memory| memory.usual().0),
         ScopeName::Kubepods => match kubepods?.1.files.as_ref()?.memory.max? {
             Limit::At(max) => Some(max),
             Limit::Max => None,

@@ -331,7 +331,7 @@ fn reclaim_first(
     let (active, _, uid, group) = untried.max_by_key(|(active, id, ..)| (*active, *id))?;
     // Cache that was not lately used goes first, and the kubelet does not count it.
     let idle = cache(group)?.0.saturating_sub(*active);
-    let pod = sample.pods.as_ref().and_then(|pods| pods.get(*uid));
+    let pod = sample.pod(uid);
     let last = uid.rsplit('/').next().unwrap_or_default();
     let candidate = Candidate {
         name: pod.map_or(last, |pod| &pod.name).into(),

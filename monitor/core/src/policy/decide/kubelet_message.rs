@@ -27,7 +27,7 @@ pub(super) fn shortage(
             .map(|seen| signal.quantity(part.of(seen.capacity))),
     };
     let resource = signal.resource();
-    let pod = sample.pods.as_ref().and_then(|pods| pods.get(&target.uid));
+    let pod = sample.pod(&target.uid);
     let containers = match (resource, pod) {
         (Resource::Memory, Some(pod)) => each(pod, "memory", |c| in_memory(c, sample)),
         (Resource::Storage, Some(pod)) => {

@@ -12,6 +12,8 @@ use crate::model::pod::{Place, QosClass};
 use crate::model::request::request;
 use crate::model::sample::Sample;
 use crate::model::units::scale;
+use crate::model::workload::Pod;
+use crate::policy::assess::critical::is_node_critical;
 use crate::policy::scope;
 use crate::policy::takers::{capacity, held, locked, swapped};
 
@@ -39,9 +41,12 @@ pub(super) fn kernel_takes(
     }
     let places = sample.places();
     let total = sample.node.memory.map_or(0, |memory| memory.total.0);
-    // Scores are parts of what the scope has.
+    // Scores are parts of what the scope has, huge pages included.
     let pods = scope::kubepods(question.snapshot).map(|(_, pods)| pods);
-    let all = capacity(scope, sample, pods).map_or(total, |all| all.min(total));
+    let all = match scope {
+        ScopeName::System => total,
+        ScopeName::Kubepods => capacity(scope, sample, pods).map_or(total, |all| all.min(total)),
+    };
     let is_pod = matches!(places.place(&own.path), Place::Pod { .. });
     // The kernel compares processes, and kills the rest of the cgroup with the one it takes. How
     // large the largest is cannot be seen from here. A pod's sandbox is one of them.
@@ -51,9 +56,8 @@ pub(super) fn kernel_takes(
         _ if group.path == own.path => None,
         Place::Pod { uid, .. } if is_marked(&uid) => None,
         Place::Pod { uid, class } => {
-            let pod = sample.pods.as_ref().and_then(|pods| pods.get(&*uid));
-            let request = pod.map(|pod| request(pod, "memory").to_u64());
-            Some(oom_size(group) + scale(all, oom_score(class, request, total), 1_000))
+            let pod = sample.pod(&uid);
+            Some(oom_size(group) + scale(all, oom_score(class, pod, total), 1_000))
         }
         Place::Other if scope == ScopeName::System => Some(oom_size(group)),
         _ => None,
@@ -75,12 +79,14 @@ fn oom_size(group: &Cgroup) -> u64 {
     group.memory.stat.map_or(0, resident).saturating_add(swapped(group).0)
 }
 
-/// The kubelet's `oom_score_adj`; the most that it can be where the request is not known.
-fn oom_score(class: QosClass, request: Option<u64>, total: u64) -> u64 {
+/// The kubelet's `oom_score_adj`, 0 for those below; the most that it can be where the pod is not known.
+fn oom_score(class: QosClass, pod: Option<&Pod>, total: u64) -> u64 {
     match class {
+        _ if pod.is_some_and(is_node_critical) => 0,
         QosClass::BestEffort => 1_000,
         QosClass::Guaranteed => 0,
         QosClass::Burstable => {
+            let request = pod.map(|pod| request(pod, "memory").to_u64());
             let promised = request.map_or(0, |request| scale(request, 1_000, total.max(1)));
             1_000_u64.saturating_sub(promised).clamp(3, 999)
         }
@@ -97,6 +103,7 @@ mod tests {
     use super::*;
     use crate::model::cgroup::{CgroupId, CgroupPath};
     use crate::model::units::Bytes;
+    use crate::model::workload::{Container, Resources};
 
     #[test]
     fn n_processes_counts_those_below_and_no_threads() {
@@ -121,6 +128,37 @@ mod tests {
             let cgroups = (1..).map(CgroupId).zip(groups).collect();
             let sample = Sample { cgroups, ..Sample::default() };
             assert_eq!(n_processes(&service, &sample), want, "{own:?} {below:?}");
+        }
+    }
+
+    #[test]
+    fn oom_score_is_the_kubelets() {
+        let pod = |priority_class: &str, source: &str, request: &str| Pod {
+            priority_class: priority_class.into(),
+            annotations: [("kubernetes.io/config.source".into(), source.into())].into(),
+            containers: vec![Container {
+                resources: Resources {
+                    requests: [("memory".into(), request.parse().unwrap())].into(),
+                    ..Resources::default()
+                },
+                ..Container::default()
+            }],
+            ..Pod::default()
+        };
+        use QosClass::{BestEffort, Burstable, Guaranteed};
+        #[rustfmt::skip]
+        let table = [
+            // class, pod; score on a node of 1000 bytes
+            (Guaranteed, None,                                           0),
+            (BestEffort, None,                                           1_000),
+            (Burstable,  None,                                           999),
+            (Burstable,  Some(pod("", "api", "250")),                    750),
+            (Burstable,  Some(pod("", "file", "250")),                   750),
+            (Burstable,  Some(pod("system-node-critical", "file", "1")), 0),
+            (BestEffort, Some(pod("system-node-critical", "file", "0")), 0),
+        ];
+        for (class, pod, want) in table {
+            assert_eq!(oom_score(class, pod.as_ref(), 1_000), want, "{class:?} {pod:?}");
         }
     }
 

@@ -2,17 +2,23 @@
 //! only observed to its end is put aside while something else is short: it happens no more, and keeps
 //! its own shortage alone from a second victim.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::target::cgroups_of;
 use super::{Question, ReliefStanding};
 use crate::model::cgroup::Cgroup;
 use crate::model::decision::{Action, Met, OutcomeResult, StepKind, StepReason, Target};
+use crate::model::pod::{LARGER_THAN_SANDBOX, Place};
 use crate::model::sample::Sample;
 use crate::model::threshold::Resource;
 use crate::model::units::Bytes;
 use crate::policy::rank::Purpose;
 use crate::policy::takers::swapped;
+
+/// No sandbox has more: it is `pause`, or CRI-O's `conmon`.
+const TASKS_OF_SANDBOX: u64 = 2;
 
 /// A victim's memory is back when this part of it or less is left.
 const LEFT: u64 = 8;
@@ -157,9 +163,31 @@ pub(super) fn is_gone(target: &Target, sample: &Sample) -> bool {
     cgroups_of(target, sample).next().is_none()
 }
 
-/// True if no task is left in the target's cgroups.
+/// True if no task is left in the target's cgroups but those of pods' sandboxes, which stay until the
+/// kubelet takes the pod down.
 pub(super) fn is_empty(target: &Target, sample: &Sample) -> bool {
-    cgroups_of(target, sample).all(|(_, group)| group.pids_current == Some(0))
+    cgroups_of(target, sample).all(|(_, group)| {
+        let n_tasks = group.pids_current;
+        n_tasks == Some(0) || n_tasks.is_some() && n_tasks == n_of_sandbox(target, group, sample)
+    })
+}
+
+/// Tasks in what looks like the sandbox of a pod: small, and none of its containers, which the API names.
+/// Where it names none, a small container looks the same.
+fn n_of_sandbox(target: &Target, pod: &Cgroup, sample: &Sample) -> Option<u64> {
+    let places = sample.places();
+    let is_sandbox = |group: &&Arc<Cgroup>| {
+        let above = group.path.0.rsplit_once('/').map(|(above, _)| above);
+        let is_small = group.memory.current.is_some_and(|held| held < LARGER_THAN_SANDBOX)
+            && group.pids_current <= Some(TASKS_OF_SANDBOX);
+        above == Some(&*pod.path.0)
+            && is_small
+            && matches!(places.place(&group.path), Place::Container { id, .. }
+                if !target.containers.iter().any(|named| **named == *id))
+    };
+    let is_told = !target.containers.is_empty();
+    let sandboxes = sample.cgroups.values().filter(|_| is_told).filter(is_sandbox);
+    sandboxes.map(|group| group.pids_current).sum()
 }
 
 /// What the target's cgroups hold; `None` where memory is not accounted, or one could not be read.
@@ -176,4 +204,47 @@ pub(super) fn sum(
     let mut each = cgroups_of(target, sample).map(|(_, group)| of(group));
     let first = each.next()??;
     each.try_fold(first, |sum, one| Some(sum.saturating_add(one?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::cgroup::{CgroupId, CgroupPath};
+
+    #[test]
+    fn is_empty_leaves_sandboxes_out() {
+        const POD: &str = "/kubepods/burstable/podu";
+        let (sandbox, app) = ("5a".repeat(32), "c0".repeat(32));
+        #[rustfmt::skip]
+        let table = [
+            // tasks of the pod; id, tasks and MiB of what is in it; is it empty
+            (Some(0), vec![],                                        true),
+            (Some(1), vec![],                                        false),
+            (None,    vec![(&sandbox, 1, 1)],                        false),
+            (Some(1), vec![(&sandbox, 1, 1)],                        true),
+            (Some(1), vec![(&sandbox, 1, 1), (&app, 0, 300)],        true),  // its page cache
+            (Some(2), vec![(&sandbox, 1, 1), (&app, 1, 1)],          false), // a container by the API
+            (Some(2), vec![(&sandbox, 1, 1)],                        false), // one in the pod's own cgroup
+            (Some(3), vec![(&sandbox, 3, 1)],                        false), // no sandbox has so many
+            (Some(1), vec![(&sandbox, 1, 16)],                       false), // nor so much memory
+        ];
+        for (tasks, below, want) in table {
+            let group = |path: String, tasks, mib: u64| {
+                let mut group = Cgroup { path: CgroupPath(path.into()), ..Cgroup::default() };
+                group.pids_current = tasks;
+                group.memory.current = Some(Bytes(mib << 20));
+                Arc::new(group)
+            };
+            let pod = (CgroupId(1), group(POD.into(), tasks, 300));
+            let below = below.iter().zip(2..).map(|((id, tasks, mib), at)| {
+                (CgroupId(at), group(format!("{POD}/{id}"), Some(*tasks), *mib))
+            });
+            let cgroups = below.chain([pod]).collect();
+            let sample = Sample { cgroups, ..Sample::default() };
+            let target = Target { cgroup: Some(CgroupId(1)), ..Target::default() };
+            let named = Target { containers: vec![app.clone()], ..target.clone() };
+            assert_eq!(is_empty(&named, &sample), want, "{:?}", sample.cgroups);
+            assert_eq!(is_empty(&target, &sample), tasks == Some(0), "{:?}", sample.cgroups);
+        }
+    }
 }

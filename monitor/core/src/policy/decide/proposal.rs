@@ -111,7 +111,7 @@ pub(super) fn grace(
     };
     let most = i64::from(eviction.max_pod_grace);
     let asked = |uid: &String| {
-        let own = sample.pods.as_ref().and_then(|pods| pods.get(uid)?.termination_grace);
+        let own = sample.pod(uid).and_then(|pod| pod.termination_grace);
         own.map_or(most, |own| own.min(most))
     };
     let longest = target.uids().map(asked).max().unwrap_or(most);

@@ -38,7 +38,7 @@ pub(crate) fn targets_of(
         let is_group = !candidate.members.is_empty();
         let own = if is_group { None } else { groups.drain(..).next() };
         let (cgroup, path) = own.map(|own| (own.id, own.path)).unzip();
-        let pods = candidate.uids().filter_map(|uid| sample.pods.as_ref()?.get(uid));
+        let pods = candidate.uids().filter_map(|uid| sample.pod(uid));
         // The API tells a container's id a second or more after its start: until it has told all of a
         // pod, those that it has told are not all of the pod's work.
         let is_told = |pod: &&Pod| pod.containers.iter().all(|one| one.id.is_some());

@@ -53,6 +53,9 @@ pub struct Contender {
     pub request: Option<Quantity>,
     /// Usage of what is short; `None` if unknown.
     pub usage: Option<Quantity>,
+    /// What of memory it holds as far as that counts as taken: its request is compared with that, where
+    /// it is asked what it took beyond it. Usage has no swap in it, and cache that can be dropped.
+    pub holds: Option<u64>,
     /// `None` if not measured.
     pub harm: Option<Harm>,
     /// What it took of the memory or the disk that was lost, in bytes, or of pids or inodes, as a number;
@@ -90,6 +93,7 @@ impl Contender {
             priority: pod.priority.unwrap_or(0),
             request: None,
             usage: None,
+            holds: None,
             harm: None,
             taken: None,
             lasting: None,
@@ -110,6 +114,11 @@ impl Contender {
     /// For a key of which the smaller goes first.
     pub(super) fn youngest_first(&self) -> i64 {
         self.started.map_or(i64::MAX, |started| -started.max(-i64::MAX))
+    }
+
+    /// What is compared with its request, where it is asked what it took beyond it.
+    pub(super) fn used(&self) -> Option<Quantity> {
+        self.holds.map(Quantity::bytes).or(self.usage)
     }
 
     /// What it took, lately or all along.

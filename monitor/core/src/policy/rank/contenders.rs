@@ -10,7 +10,7 @@ use super::contender::Contender;
 use super::harm::{Entry, HarmStanding};
 use super::protected::Protected;
 use super::purpose::Purpose;
-use crate::model::cgroup::{CgroupId, Preference};
+use crate::model::cgroup::{Cgroup, CgroupId, Preference};
 use crate::model::decision::{Order, Outsider, SparedReason, StepKind};
 use crate::model::pod::{Place, QosClass};
 use crate::model::quantity::Quantity;
@@ -20,7 +20,7 @@ use crate::model::snapshot::{Scope, Snapshot, working_set};
 use crate::model::threshold::Resource;
 use crate::model::units::Bytes;
 use crate::model::workload::{Pod, by_cgroup_uid};
-use crate::policy::takers::{Counts, Lost, freed_by_end, held};
+use crate::policy::takers::{Counts, Lost, counted, freed_by_end};
 use crate::policy::workload::Workloads;
 
 /// As many outsiders as are named.
@@ -60,23 +60,24 @@ pub(super) fn of_node(
             Resource::Cpu => cpu_usage(uses.of(resource, order), entry, order),
             resource => uses.of(resource, order),
         };
-        let memory = |scope: &Scope| {
-            let files = scope.files.as_ref()?;
-            match can_evict && pod.is_some() {
-                true => held(files).map(|held| held.0),
-                false => freed_by_end(files, counts),
-            }
+        let files = uses.pod.filter(|_| resource == Resource::Memory);
+        let files = files.and_then(|scope| scope.files.as_deref());
+        let memory = |files: &Cgroup| {
+            let freed = freed_by_end(files, counts)?;
+            let shared = files.memory.stat.filter(|_| can_evict && pod.is_some());
+            Some(freed.saturating_add(shared.map_or(0, |stat| stat.shmem.0)))
         };
         Contender {
             // Its cgroup is named after this one, whatever the API's picture of it is called.
             uid: uid.into(),
             request: request(pod, class, resource),
             usage,
+            holds: files.and_then(|files| counted(files, counts)),
             harm,
             taken: lost.zip(uses.id).map(|(lost, id)| lost.taken_by(id)),
             lasting: lost.zip(uses.id).map(|(lost, id)| lost.lasting_of(id)),
             frees: match resource {
-                Resource::Memory => uses.pod.and_then(memory),
+                Resource::Memory => files.and_then(memory),
                 _ => usage.map(Quantity::to_u64),
             },
             spared,

@@ -134,8 +134,8 @@ pub(super) fn causes(
 fn promised(contenders: &[Contender], from: u64) -> Option<u64> {
     let takers = contenders.iter().filter(|one| one.took().is_some_and(|took| took >= from));
     let left = takers.map(|one| {
-        let within = one.usage.zip(one.request).filter(|(usage, request)| usage < request);
-        within.map_or(0, |(usage, request)| request.minus(usage).to_u64())
+        let within = one.used().zip(one.request).filter(|(used, request)| used < request);
+        within.map_or(0, |(used, request)| request.minus(used).to_u64())
     });
     left.reduce(u64::saturating_add)
 }
@@ -145,10 +145,10 @@ fn promised(contenders: &[Contender], from: u64) -> Option<u64> {
 fn taken_above_request(contender: &Contender, resource: Resource) -> Option<u64> {
     let taken = contender.taken?;
     let request = contender.request.filter(|_| resource != Resource::Inodes);
-    let Some((usage, request)) = contender.usage.zip(request) else {
+    let Some((used, request)) = contender.used().zip(request) else {
         return Some(taken);
     };
-    let above = if usage > request { usage.minus(request).to_u64() } else { 0 };
+    let above = if used > request { used.minus(request).to_u64() } else { 0 };
     Some(taken.min(above))
 }
 

@@ -35,6 +35,11 @@ impl Holding {
     }
 }
 
+/// What a cgroup holds, as far as it counts.
+pub(crate) fn counted(files: &Cgroup, counts: Counts) -> Option<u64> {
+    Some(Holding::of(files, None)?.amount(counts))
+}
+
 /// What a cgroup holds that cannot be dropped; `None` where memory is not accounted.
 pub(crate) fn held(files: &Cgroup) -> Option<Bytes> {
     let stat = files.memory.stat?;

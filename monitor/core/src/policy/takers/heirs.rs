@@ -79,7 +79,7 @@ impl Named {
 /// The pod at a place, as far as the sample names it.
 pub(super) fn pod_at<'a>(place: &Place, sample: &'a Sample) -> Option<&'a Pod> {
     let Place::Pod { uid, .. } = place else { return None };
-    sample.pods.as_ref()?.get(&**uid)
+    sample.pod(uid)
 }
 
 impl Heirs {

@@ -107,7 +107,7 @@ impl Lost {
                 Place::Pod { uid, .. } => Some(&**uid),
                 _ => None,
             };
-            let known = pod.and_then(|uid| sample.pods.as_ref()?.get(uid));
+            let known = pod.and_then(|uid| sample.pod(uid));
             let last = || path.segments().next_back().unwrap_or_default().to_owned();
             Some(Taker {
                 name: known
@@ -127,9 +127,9 @@ impl Lost {
     }
 }
 
-/// What the scope has of memory, in bytes.
+/// What the scope has of memory, in bytes; huge pages are set aside.
 pub(crate) fn capacity(scope: ScopeName, sample: &Sample, pods: Option<&Scope>) -> Option<u64> {
-    let total = sample.node.memory.map(|memory| memory.total.0);
+    let total = sample.node.memory.map(|memory| memory.usual().0);
     let limit = || match pods?.files.as_ref()?.memory.max? {
         Limit::At(max) => Some(max),
         Limit::Max => None,

@@ -81,24 +81,29 @@ const OTHER: &str = "/system.slice/other.service";
 fn loss_of_the_first_seconds_is_known_if_it_is_large() {
     #[rustfmt::skip]
     let table = [
-        // seconds watched, MiB of 1024 that the daemon takes in each; what is known of it
-        (1,  200, None),
-        (2,  20,  None), // less than a twentieth
-        (2,  26,  Some(52)),
-        (9,  5,   None),
-        (9,  6,   Some(54)),
-        (10, 3,   Some(30)),
+        // seconds watched, MiB of 1024 that the daemon takes in each, in huge pages; what is known of it
+        (1,  200, 0,   None),
+        (2,  20,  0,   None), // less than a twentieth
+        (2,  26,  0,   Some(52)),
+        (9,  5,   0,   None),
+        (9,  6,   0,   Some(54)),
+        (10, 3,   0,   Some(30)),
+        (2,  12,  512, None),
+        (2,  13,  512, Some(26)),
     ];
-    for (seconds, each, want) in table {
-        let samples: Vec<_> = (0..=seconds)
-            .map(|t| sample(t, 100 + each * t, &[(DAEMON, 10 + each * t), (OTHER, 50)]))
+    for (seconds, each, huge, want) in table {
+        let mut samples: Vec<_> = (0..=seconds)
+            .map(|t| sample(t, huge + 100 + each * t, &[(DAEMON, 10 + each * t), (OTHER, 50)]))
             .collect();
+        for sample in &mut samples {
+            sample.node.memory.as_mut().unwrap().hugetlb = Bytes(huge * MIB);
+        }
         let mut standing = TakerStanding::default();
         let snapshot = take_in(&mut standing, &samples);
         let sample = samples.last().unwrap();
         let lost = standing.loss(ScopeName::System, Counts::Held, sample, &snapshot);
         let lost = lost.map(|lost| lost.lost / MIB);
-        assert_eq!(lost, want, "{each} MiB in each of {seconds} s");
+        assert_eq!(lost, want, "{each} MiB in each of {seconds} s, {huge}");
     }
 }
 

@@ -96,6 +96,26 @@ fn growth_counts_reclaimable_cache() {
 }
 
 #[test]
+fn low_counts_no_huge_pages() {
+    #[rustfmt::skip]
+    let table = [
+        // MiB left of 1000, in huge pages; is memory low
+        (100, 0,   true),
+        (101, 0,   false),
+        (90,  200, false), // a tenth of 800
+        (80,  200, true),
+        (10,  950, false),
+    ];
+    for (left, huge, want) in table {
+        let mut sample = node(seconds(1), (left, left, 0), None);
+        sample.node.memory.as_mut().unwrap().hugetlb = Bytes(huge * MIB);
+        let outlook = after([sample.clone()]);
+        let is_low = low(&[outlook], &sample, None) == [ScopeName::System];
+        assert_eq!(is_low, want, "{left} {huge}");
+    }
+}
+
+#[test]
 fn growth_refaults_per_second() {
     #[rustfmt::skip]
     let table = [

@@ -10,6 +10,7 @@ use crate::model::workload::{Container, Owner, Resources};
 use crate::policy::rank::harm::Entry;
 use crate::policy::rank::tests::contenders_of;
 use crate::policy::rank::{Harm, rank_all};
+use crate::policy::takers::TakerStanding;
 
 const ID: &str = "0f3c9d51e6a84b27c0d1f2e3948576a1b2c3d4e5f60718293a4b5c6d7e8f901";
 
@@ -174,6 +175,44 @@ fn contenders_cpu_usage_is_averaged_in_the_order_cause() {
 }
 
 #[test]
+fn contenders_hold_memory_and_swap_and_free_memory() {
+    let sample = sample([pod("u", "web", &[("memory", "500Mi")])]);
+    let mut snapshot = snapshot([scope("/kubepods/burstable/podu", Some(900), None, None)]);
+    let scope = snapshot.scopes.values_mut().next().unwrap();
+    let files = Arc::make_mut(scope.files.as_mut().unwrap());
+    files.memory.swap_current = Some(mib(300));
+    files.memory.stat = Some(MemoryStat {
+        anon: mib(100),
+        shmem: mib(40),
+        file: mib(840),
+        active_file: mib(760),
+        inactive_file: mib(40),
+        ..MemoryStat::default()
+    });
+    let purpose = Purpose::named("memory.available").unwrap();
+    let settings = Settings::default();
+    #[rustfmt::skip]
+    let table = [
+        // an eviction is possible, cache counts as taken; MiB that it holds, that its end frees
+        (true,  Counts::Held,      440,   140),
+        (false, Counts::Held,      440,   100),
+        (true,  Counts::WithCache, 1_240, 940),
+        (false, Counts::WithCache, 1_240, 900),
+    ];
+    for (can_evict, counts, holds, frees) in table {
+        let steps = can_evict.then(|| BTreeSet::from([StepKind::Evict]));
+        let sample = Sample { available_steps: steps, ..sample.clone() };
+        let (harm, takers) = (&HarmStanding::default(), &TakerStanding::default());
+        let (settings, snapshot) = (&settings, &snapshot);
+        let node = Node { sample: &sample, snapshot, harm, takers, settings };
+        let protected = Protected::of(settings, &sample, snapshot);
+        let got = of_node(node, purpose, (None, counts), &protected);
+        let want = (Some(mib(holds).0), Some(mib(frees).0));
+        assert_eq!((got[0].holds, got[0].frees), want, "{can_evict} {counts:?}");
+    }
+}
+
+#[test]
 fn contenders_request_without_the_api() {
     let snapshot = snapshot([
         scope("/kubepods/podguaranteed", Some(1), None, None),
@@ -217,6 +256,7 @@ fn contenders_join_the_api() {
         priority: 7,
         request: Some(Quantity::bytes(100 << 20)),
         usage: Some(Quantity::bytes(300 << 20)),
+        holds: Some(0),
         harm: None,
         taken: None,
         lasting: None,
@@ -243,9 +283,14 @@ fn contenders_static_pod_by_hash() {
     for key in ["kubernetes.io/config.hash", "kubernetes.io/config.mirror"] {
         mirror.annotations.insert(key.into(), HASHED.into());
     }
+    // Its owner may write this annotation, and is not the static pod for that.
+    let mut stranger = pod("7d2b5f06-7cc7", "stranger", &[]);
+    stranger.annotations.insert("kubernetes.io/config.hash".into(), HASHED.into());
     let snapshot =
         snapshot([scope(&format!("/kubepods/burstable/pod{HASHED}"), Some(1), None, None)]);
-    let got = of(&sample([mirror]), &snapshot, "memory.available", Order::Qos);
+    let sample = sample([mirror, stranger]);
+    assert_eq!(sample.pod(HASHED).map(|pod| pod.name.as_str()), Some("etcd-node"));
+    let got = of(&sample, &snapshot, "memory.available", Order::Qos);
     assert_eq!((got[0].name.as_str(), got[0].uid.as_str()), ("etcd-node", HASHED));
     assert_eq!(got[0].spared, Some(SparedReason::Mirror));
 }
