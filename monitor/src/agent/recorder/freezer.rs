@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread;
+use std::time::Duration;
 
 use crate::causes::chain;
 use crate::clock;
@@ -20,6 +21,8 @@ use isobar_core::model::units::Nanos;
 
 /// Incidents last half a minute at least, and one is frozen within seconds.
 const WAITING: usize = 8;
+/// How often a directory that could not be written to is tried again.
+const AGAIN: Duration = Duration::from_secs(60);
 /// What the recording says of a longer span is read again only once it is longer by a quarter: an hour
 /// takes seconds to read.
 const SHORT: Nanos = Nanos(720 * Nanos::SECOND.0);
@@ -120,7 +123,16 @@ impl Cold {
             let told = self.told(incident);
             self.note(&told);
         }
-        for order in inbox {
+        loop {
+            let order = match inbox.recv_timeout(AGAIN) {
+                Ok(order) => order,
+                Err(RecvTimeoutError::Timeout) => {
+                    self.settle_again();
+                    continue;
+                }
+                // The agent leaves: what is in memory ends with it.
+                Err(RecvTimeoutError::Disconnected) => return self.settle_again(),
+            };
             match order {
                 Order::ReadFrom(ring) => {
                     self.ring = ring;
@@ -145,6 +157,15 @@ impl Cold {
                     Err(why) => tracing::warn!("incidents stay in memory: {}", chain(&why)),
                 },
             }
+        }
+    }
+
+    /// Moves to the directory what could not be written to it before: a disk that was full has room, say.
+    fn settle_again(&self) {
+        match self.shelf.settle_again() {
+            Ok(true) => self.prune(),
+            Ok(false) => {}
+            Err(why) => tracing::debug!("incidents stay in memory: {}", chain(&why)),
         }
     }
 
@@ -299,6 +320,20 @@ mod tests {
         let left = after(&Arc::new(Shelf::in_memory()), orders);
         let states: Vec<_> = left.iter().map(|one| (one.name.as_str(), one.state)).collect();
         assert_eq!(states, [("2026-1", State::Frozen), ("2026-2", State::Open)]);
+    }
+
+    #[test]
+    fn what_could_not_be_written_is_moved_once_it_can() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().join("incidents");
+        // In the way of the directory.
+        std::fs::write(&place, "").unwrap();
+        let shelf = Arc::new(Shelf::in_dir(place.clone()));
+        let left = after(&shelf, vec![Order::Note(incident("2026-1", None))]);
+        assert_eq!(left.len(), 1);
+        std::fs::remove_file(&place).unwrap();
+        assert_eq!(after(&shelf, vec![]), left);
+        assert_eq!(Shelf::in_dir(place).list().unwrap(), left, "it outlives the agent");
     }
 
     #[test]

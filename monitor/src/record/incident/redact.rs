@@ -1,8 +1,9 @@
 //! Replaces every name in an incident that is given away: of nodes, namespaces, pods, containers,
 //! services and cgroups, labels and annotations, patterns and prefixes in settings, whatever a user or
 //! a cluster chose. The same name becomes the same other one wherever it stands, so that the copy
-//! replays; its decisions are made anew. What stays is what is listed here: words that are the same
-//! everywhere, uids and ids, amounts, and all that is no text.
+//! replays; its decisions are made anew. Uids and ids become others of the same form: a namespace may
+//! look like one. What stays is what is listed here: words that are the same everywhere, amounts, and all
+//! that is no text.
 
 mod veil;
 
@@ -144,12 +145,15 @@ impl Names {
     fn stem(&mut self, stem: &str) -> String {
         // A wildcard of a pattern, or nothing.
         let is_wild = stem.chars().all(|c| "*?".contains(c));
-        if is_wild || is_word(stem) || is_id(stem) {
+        if is_wild || is_word(stem) {
             return stem.into();
+        }
+        if is_id(stem) {
+            return self.id(stem);
         }
         if let Some((prefix, id)) = id_at_end(stem) {
             let prefix = if RUNTIMES.contains(&prefix) { prefix.into() } else { self.name(prefix) };
-            return format!("{prefix}{id}");
+            return format!("{prefix}{}", self.id(id));
         }
         if let Some(uid) = stem.strip_prefix(POD).filter(|uid| !uid.is_empty()) {
             return format!("{POD}{}", self.stem(uid));
@@ -162,6 +166,19 @@ impl Names {
             }
             _ => self.name(stem),
         }
+    }
+
+    /// Of the same form: the digits tell which it is.
+    fn id(&mut self, id: &str) -> String {
+        let mut n = self.0.len() + 1;
+        let other = || {
+            let mut text = id.as_bytes().to_vec();
+            for digit in text.iter_mut().rev().filter(|byte| **byte != b'-') {
+                (*digit, n) = (b"0123456789abcdef"[n % 16], n / 16);
+            }
+            String::from_utf8(text).expect("digits and dashes")
+        };
+        self.0.entry(id.into()).or_insert_with(other).clone()
     }
 
     /// Without a dash, which would make two levels of a slice of it.
@@ -236,6 +253,12 @@ mod tests {
 
     const UUID: &str = "3f2a77b0-1c9d-4a10-9c52-1f00aa00bb00";
 
+    /// An id of the same form that ends with this digit.
+    fn other(id: &str, digit: u8) -> String {
+        let zeros = id.replace(|c: char| c.is_ascii_hexdigit(), "0");
+        format!("{}{digit}", &zeros[..zeros.len() - 1])
+    }
+
     #[test]
     fn text_replaces_names_and_keeps_what_joins() {
         let id = "6d7765a8f3644da8".repeat(4);
@@ -257,13 +280,15 @@ mod tests {
             ("/acme.slice/acme-batch.slice".into(),  "/name1.slice/name1-name2.slice".into()),
             ("/acme.slice/*".into(),                 "/name1.slice/*".into()),
             ("/acme-*.service".into(),               "/name1.service".into()),
-            (format!("{slices}{uid}.slice/cri-containerd-{id}.scope"), format!("{slices}{uid}.slice/cri-containerd-{id}.scope")),
-            (format!("/kubepods/pod{UUID}/{id}"),    format!("/kubepods/pod{UUID}/{id}")),
-            (format!("/kubepods/podacme/kata_{id}"), format!("/kubepods/podname1/name2{id}")),
+            (format!("{slices}{uid}.slice/cri-containerd-{id}.scope"),
+             format!("{slices}{}.slice/cri-containerd-{}.scope", other(&uid, 1), other(&id, 2))),
+            (format!("/kubepods/pod{UUID}/{id}"),    format!("/kubepods/pod{}/{}", other(UUID, 1), other(&id, 2))),
+            (format!("/kubepods/podacme/kata_{id}"), format!("/kubepods/podname1/name2{}", other(&id, 3))),
+            (format!("{UUID}/web"),                  format!("{}/name2", other(UUID, 1))), // a namespace
             (format!("{slices}acme_web.slice"),      format!("{slices}name1.slice")),
             ("/acme.slice/acme-kubepods.slice".into(), "/name1.slice/name1-kubepods.slice".into()),
             ("kubepods-acme".into(),                 "name1".into()),
-            (UUID.into(),                            UUID.into()),
+            (UUID.into(),                            other(UUID, 1)),
         ];
         for (before, want) in table {
             let mut names = Names::default();
@@ -306,7 +331,7 @@ mod tests {
                 let Place::Container { pod, id: kept, .. } = renamed else {
                     panic!("{path}: {renamed:?}")
                 };
-                assert_eq!((&*pod, &*kept), (&*names.text(uid), &*id), "{path}");
+                assert_eq!((&*pod, &*kept), (&*names.text(uid), &*names.text(&id)), "{path}");
             }
         }
     }

@@ -38,7 +38,8 @@ impl Retention {
         let over = |one: &Incident| one.end.unwrap_or(one.begin).wall.max(one.begin.wall);
         let since = |one: &Incident| one.imported.unwrap_or(over(one));
         let mut all: Vec<_> = all.into_iter().filter(|one| one.state == State::Frozen).collect();
-        all.sort_by_key(since);
+        // What ended in the future ended before the clock was set back.
+        all.sort_by_key(|one| (since(one) <= now, since(one)));
         let mut bytes: u64 = all.iter().map(|one| one.size).sum();
         let mut left = all.len();
         let is_beyond = |oldest: &Incident| {
@@ -47,5 +48,34 @@ impl Retention {
             is
         };
         all.into_iter().take_while(is_beyond).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isobar_core::model::sample::Moment;
+
+    #[test]
+    fn oldest_of_goes_by_a_clock_that_was_set_back() {
+        let one = |day: u64| {
+            let wall = Nanos(day * DAY);
+            let at = Moment { wall, ..Moment::default() };
+            let (name, state) = (day.to_string(), State::Frozen);
+            Incident { name, state, begin: at, end: Some(at), ..Incident::default() }
+        };
+        let two = Retention { n: 2, ..Retention::USUAL };
+        #[rustfmt::skip]
+        let table = [
+            // today, days of the incidents, which one goes
+            (20, [10, 11, 19], "10"),
+            (20, [19, 21, 22], "21"), // the clock was at 22 before
+            (5,  [10, 11, 5],  "10"),
+        ];
+        for (today, days, want) in table {
+            let beyond = two.oldest_of(days.map(one).into(), Nanos(today * DAY));
+            let names: Vec<_> = beyond.iter().map(|one| one.name.as_str()).collect();
+            assert_eq!(names, [want], "{today} {days:?}");
+        }
     }
 }

@@ -1,15 +1,19 @@
 //! Where incidents are kept: `NAME.json`, what is known of one, and `NAME.isobar`, its ticks as a
 //! recording; in a directory for root alone, or in memory where that cannot be written.
 
+mod files;
+
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
+use self::files::{DOCUMENT, delete, read, recording, write};
 use super::retention::Retention;
 use super::{Incident, State, is_name};
 use crate::record::segments::path_of;
@@ -17,8 +21,6 @@ use crate::state;
 use isobar_core::model::quantity::Quantity;
 use isobar_core::model::units::{Bytes, Nanos};
 
-/// No document is longer: its lists are bounded.
-const DOCUMENT: u64 = 4 << 20;
 const DRAFT: &[u8] = b"draft-";
 
 /// Why an incident cannot be had.
@@ -66,6 +68,17 @@ impl Shelf {
     /// If one cannot be written; it stays in memory, and so do those after it.
     pub fn settle(&self, dir: &Path) -> Result<(), ShelfError> {
         self.dir.get_or_init(|| dir.into());
+        self.settle_again().map(drop)
+    }
+
+    /// Moves what is in memory to the directory, if there is one; whether there was any.
+    ///
+    /// # Errors
+    /// As those of [`Shelf::settle`].
+    pub fn settle_again(&self) -> Result<bool, ShelfError> {
+        if self.dir.get().is_none() || self.lock().is_empty() {
+            return Ok(false);
+        }
         let names: Vec<_> = self.lock().keys().cloned().collect();
         for name in names {
             let Ok(incident) = self.find(&name) else { continue };
@@ -85,7 +98,7 @@ impl Shelf {
             }
             self.keep(incident, draft)?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// All incidents, oldest first. Documents that cannot be read are left out.
@@ -108,8 +121,7 @@ impl Shelf {
     /// Those in the directory.
     fn in_files(&self) -> Result<Vec<Incident>, ShelfError> {
         let Some(dir) = self.dir.get() else { return Ok(Vec::new()) };
-        let names = names(dir).map_err(|source| ShelfError::Io { path: dir.clone(), source })?;
-        Ok(names.iter().filter_map(|name| read(dir, name).ok()).collect())
+        files::all(dir, |_, _| None)
     }
 
     /// # Errors
@@ -168,11 +180,15 @@ impl Shelf {
         }
     }
 
-    /// Removes drafts that killed agents have left.
+    /// Removes drafts that killed agents have left: of ticks, and of documents.
     pub fn remove_drafts(&self) {
         let Some(dir) = self.dir.get() else { return };
+        let is_draft = |name: &OsStr| {
+            let is_document = || name.to_str().is_some_and(|name| name.contains(".json.new-"));
+            name.as_encoded_bytes().starts_with(DRAFT) || is_document()
+        };
         let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-        for entry in entries.filter(|one| one.file_name().as_encoded_bytes().starts_with(DRAFT)) {
+        for entry in entries.filter(|one| is_draft(&one.file_name())) {
             // One that cannot be removed takes its space, and no more.
             let _ = fs::remove_file(entry.path());
         }
@@ -192,7 +208,10 @@ impl Shelf {
             return Ok(incident);
         };
         let path = recording(dir, &incident.name);
-        let kept = fs::rename(&draft.path, &path)
+        // A node that is reset may be what it tells of.
+        let synced = draft.file.sync_all();
+        let kept = synced
+            .and_then(|()| fs::rename(&draft.path, &path))
             .map_err(|source| ShelfError::Io { path: path.clone(), source })
             .and_then(|()| self.note(&incident));
         if kept.is_err() {
@@ -260,7 +279,7 @@ impl Shelf {
             self.lock().remove(&one.name);
         }
         if let Some(dir) = self.dir.get() {
-            for one in Retention::USUAL.beyond(self.in_files()?, now) {
+            for one in Retention::USUAL.beyond(files::all(dir, files::bare)?, now) {
                 delete(dir, &one.name)?;
             }
         }
@@ -301,68 +320,6 @@ impl Draft {
             Err(why) => Err(ShelfError::Io { path, source: why.into() }),
         }
     }
-}
-
-/// Names of incidents that have a document.
-fn names(dir: &Path) -> io::Result<Vec<String>> {
-    let entries = match fs::read_dir(dir) {
-        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
-    let mut all = Vec::new();
-    for entry in entries {
-        let file = entry?.file_name();
-        let name = file.to_str().and_then(|name| name.strip_suffix(".json"));
-        all.extend(name.filter(|name| is_name(name)).map(str::to_owned));
-    }
-    Ok(all)
-}
-
-fn document(dir: &Path, name: &str) -> PathBuf {
-    dir.join(format!("{name}.json"))
-}
-
-fn recording(dir: &Path, name: &str) -> PathBuf {
-    dir.join(format!("{name}.isobar"))
-}
-
-fn read(dir: &Path, name: &str) -> Result<Incident, ShelfError> {
-    let path = document(dir, name);
-    let mut text = Vec::new();
-    let read = File::open(&path).and_then(|file| file.take(DOCUMENT).read_to_end(&mut text));
-    match read {
-        Ok(_) => {}
-        Err(why) if why.kind() == io::ErrorKind::NotFound => {
-            return Err(ShelfError::Unknown(name.into()));
-        }
-        Err(source) => return Err(ShelfError::Io { path, source }),
-    }
-    let read = serde_json::from_slice::<Incident>(&text);
-    let incident = read.map_err(|source| ShelfError::Format { path, source })?;
-    // The file's name is what is asked for; another in it would lead elsewhere.
-    Ok(Incident { name: name.into(), ..incident })
-}
-
-fn write(dir: &Path, incident: &Incident) -> Result<(), ShelfError> {
-    let path = document(dir, &incident.name);
-    let text = serde_json::to_vec_pretty(incident).expect("numbers and texts");
-    if text.len() as u64 > DOCUMENT {
-        return Err(ShelfError::TooLong { name: incident.name.clone() });
-    }
-    state::replace(&path, &text).map_err(|source| ShelfError::Io { path, source })
-}
-
-/// False if there was nothing.
-fn delete(dir: &Path, name: &str) -> Result<bool, ShelfError> {
-    let mut was_there = false;
-    for path in [recording(dir, name), document(dir, name)] {
-        match fs::remove_file(&path) {
-            Ok(()) => was_there = true,
-            Err(why) if why.kind() == io::ErrorKind::NotFound => {}
-            Err(source) => return Err(ShelfError::Io { path, source }),
-        }
-    }
-    Ok(was_there)
 }
 
 /// With the file of its ticks, once it is frozen.

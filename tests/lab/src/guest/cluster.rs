@@ -127,7 +127,7 @@ fn end_pods(stub: &Stub, mut containers: Vec<(String, PathBuf)>, is_over: &Atomi
                 .any(|(one, since)| *one == name && !since.within(Duration::from_secs(grace)));
             let at = containers.iter().position(|(one, _)| *one == name);
             if let Some(at) = at.filter(|_| is_due) {
-                kill_all(&containers.swap_remove(at).1);
+                take_down(&containers.swap_remove(at).1);
                 let uid = metadata["uid"].as_str().unwrap_or_default();
                 // Fails only where the scenario gives it no volumes on the disk.
                 let _ = fs::remove_dir_all(Path::new(PODS).join(uid));
@@ -138,9 +138,27 @@ fn end_pods(stub: &Stub, mut containers: Vec<(String, PathBuf)>, is_over: &Atomi
     }
 }
 
-fn kill_all(container: &Path) {
-    if let Err(why) = fs::write(container.join("cgroup.kill"), "1") {
-        eprintln!("the kubelet cannot end {}: {why}", container.display());
+/// Ends the pod of this container, sandbox and all, and removes its cgroups.
+fn take_down(container: &Path) {
+    let Some(pod) = container.parent() else { return };
+    let below = || {
+        let entries = fs::read_dir(pod).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).filter(|path| path.is_dir())
+    };
+    let remove = || below().try_for_each(fs::remove_dir).and_then(|()| fs::remove_dir(pod));
+    let ended = fs::write(pod.join("cgroup.kill"), "1").and_then(|()| {
+        let began = Since::now();
+        // Processes that were killed are in it for a moment.
+        while let Err(why) = remove() {
+            if !began.within(Duration::from_secs(5)) {
+                return Err(why);
+            }
+            thread::sleep(TICK);
+        }
+        Ok(())
+    });
+    if let Err(why) = ended {
+        eprintln!("the kubelet cannot take down {}: {why}", pod.display());
     }
 }
 

@@ -23,6 +23,9 @@ pub(super) struct Fill {
     /// By so much a second.
     #[arg(long)]
     step_mib_per_s: u64,
+    /// End then, as a container does that waits to be started again.
+    #[arg(long)]
+    end: bool,
 }
 
 impl Fill {
@@ -41,6 +44,8 @@ impl Fill {
             if n < due.min(self.mib) {
                 file.write_all(&block).with_context(|| format!("cannot write {name}"))?;
                 n += 1;
+            } else if self.end && n == self.mib {
+                break;
             } else {
                 thread::sleep(Duration::from_millis(10));
             }

@@ -1,0 +1,140 @@
+//! The files of incidents in a directory.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use super::ShelfError;
+use crate::record::incident::{Incident, State, is_name};
+use crate::state;
+use isobar_core::model::sample::Moment;
+use isobar_core::model::units::Nanos;
+
+/// No document is longer: its lists are bounded.
+pub(super) const DOCUMENT: u64 = 4 << 20;
+
+/// All that have a document; those whose document cannot be read are left out, or as `otherwise` says.
+pub(super) fn all(
+    dir: &Path,
+    otherwise: impl Fn(&Path, &str) -> Option<Incident>,
+) -> Result<Vec<Incident>, ShelfError> {
+    let names = names(dir).map_err(|source| ShelfError::Io { path: dir.into(), source })?;
+    let one = |name: &String| read(dir, name).ok().or_else(|| otherwise(dir, name));
+    Ok(names.iter().filter_map(one).collect())
+}
+
+/// Names of incidents that have a document.
+fn names(dir: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(dir) {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut all = Vec::new();
+    for entry in entries {
+        let file = entry?.file_name();
+        let name = file.to_str().and_then(|name| name.strip_suffix(".json"));
+        all.extend(name.filter(|name| is_name(name)).map(str::to_owned));
+    }
+    Ok(all)
+}
+
+fn document(dir: &Path, name: &str) -> PathBuf {
+    dir.join(format!("{name}.json"))
+}
+
+pub(super) fn recording(dir: &Path, name: &str) -> PathBuf {
+    dir.join(format!("{name}.isobar"))
+}
+
+pub(super) fn read(dir: &Path, name: &str) -> Result<Incident, ShelfError> {
+    let path = document(dir, name);
+    let mut text = Vec::new();
+    let read = File::open(&path).and_then(|file| file.take(DOCUMENT).read_to_end(&mut text));
+    match read {
+        Ok(_) => {}
+        Err(why) if why.kind() == io::ErrorKind::NotFound => {
+            return Err(ShelfError::Unknown(name.into()));
+        }
+        Err(source) => return Err(ShelfError::Io { path, source }),
+    }
+    let read = serde_json::from_slice::<Incident>(&text);
+    let incident = read.map_err(|source| ShelfError::Format { path, source })?;
+    // The file's name is what is asked for; another in it would lead elsewhere.
+    Ok(Incident { name: name.into(), ..incident })
+}
+
+/// One whose document cannot be read: its ticks take their space all the same.
+pub(super) fn bare(dir: &Path, name: &str) -> Option<Incident> {
+    let found = |path: PathBuf| fs::metadata(path).ok();
+    let size = found(recording(dir, name)).map_or(0, |found| found.len());
+    let written = found(document(dir, name)).map_or(0, |found| found.mtime());
+    let wall = Nanos(u64::try_from(written).unwrap_or(0).saturating_mul(Nanos::SECOND.0));
+    let begin = Moment { wall, ..Moment::default() };
+    let name = name.into();
+    Some(Incident { name, state: State::Frozen, begin, size, ..Incident::default() })
+}
+
+pub(super) fn write(dir: &Path, incident: &Incident) -> Result<(), ShelfError> {
+    let path = document(dir, &incident.name);
+    let text = serde_json::to_vec_pretty(incident).expect("numbers and texts");
+    if text.len() as u64 > DOCUMENT {
+        return Err(ShelfError::TooLong { name: incident.name.clone() });
+    }
+    let written = state::replace(&path, &text).and_then(|()| File::open(&path)?.sync_all());
+    written.map_err(|source| ShelfError::Io { path, source })
+}
+
+/// False if there was nothing.
+pub(super) fn delete(dir: &Path, name: &str) -> Result<bool, ShelfError> {
+    let mut was_there = false;
+    for path in [recording(dir, name), document(dir, name)] {
+        match fs::remove_file(&path) {
+            Ok(()) => was_there = true,
+            Err(why) if why.kind() == io::ErrorKind::NotFound => {}
+            Err(source) => return Err(ShelfError::Io { path, source }),
+        }
+    }
+    Ok(was_there)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+    use crate::record::incident::shelf::Shelf;
+
+    #[test]
+    fn prune_removes_ticks_whose_document_cannot_be_read() {
+        let dir = tempfile::tempdir().unwrap();
+        for day in 1..=4 {
+            let name = format!("2026-{day}");
+            // Longer than it is: no byte of it is written.
+            let ticks = File::create(recording(dir.path(), &name)).unwrap();
+            ticks.set_len(60 << 20).unwrap();
+            let damaged = File::create(document(dir.path(), &name)).unwrap();
+            damaged
+                .set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(86_400 * day))
+                .unwrap();
+        }
+        let shelf = Shelf::in_dir(dir.path().into());
+        assert_eq!(shelf.list().unwrap(), []);
+        shelf.prune(Nanos(6 * 86_400 * Nanos::SECOND.0)).unwrap();
+        // Of those without a kill half is kept, which is 128 MiB.
+        let left = [1, 2, 3, 4].map(|day| {
+            let name = format!("2026-{day}");
+            [recording(dir.path(), &name), document(dir.path(), &name)].map(|path| path.exists())
+        });
+        assert_eq!(left, [[false; 2], [false; 2], [true; 2], [true; 2]]);
+    }
+
+    #[test]
+    fn remove_drafts_removes_what_was_not_renamed() {
+        let dir = tempfile::tempdir().unwrap();
+        let all = ["draft-7", "2026-1.json.new-7", "2026-1.json", "2026-1.isobar"];
+        all.iter().for_each(|name| fs::write(dir.path().join(name), "").unwrap());
+        Shelf::in_dir(dir.path().into()).remove_drafts();
+        assert_eq!(all.map(|name| dir.path().join(name).exists()), [false, false, true, true]);
+    }
+}
