@@ -8,7 +8,7 @@ use crate::act::error::ActError;
 
 /// Cgroups below one that are looked at, at most. What is written to a cgroup holds for all below it
 /// in any case; isobar, process 1 and what the configuration names do not lie among so many.
-const MOST: usize = 8192;
+const MOST: usize = 2048;
 /// Levels that are looked at, at most.
 const DEEPEST: usize = 64;
 /// How often processes are listed until all of them can be identified.
