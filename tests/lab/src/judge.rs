@@ -154,9 +154,15 @@ impl Verdicts {
         let early = facts.deaths.iter().filter(|death| death.at_ns < facts.onset_ns);
         let early: Vec<String> = early.map(|death| death.name.clone()).collect();
         self.say("nothing dies before anything has begun", or_none(&early), early.is_empty());
-        // Of all wrong victims the worst: the shim of a dead sandbox is an orphan.
-        let sandboxes: Vec<String> =
-            facts.deaths.iter().filter(|death| death.sandbox).map(|d| d.name.clone()).collect();
+        // Of all wrong victims the worst: the shim of a dead sandbox is an orphan. A pod that is evicted
+        // the kubelet takes down, sandbox and all.
+        let agent = facts.agent.as_ref();
+        let is_evicted = |name: &str| {
+            let evicted = format!("evict {name} -> 201");
+            agent.is_some_and(|agent| agent.requests.contains(&evicted))
+        };
+        let sandboxes = facts.deaths.iter().filter(|one| one.sandbox && !is_evicted(&one.name));
+        let sandboxes: Vec<String> = sandboxes.map(|death| death.name.clone()).collect();
         self.say("no sandbox dies", or_none(&sandboxes), sandboxes.is_empty());
         if figures.victims.iter().any(|name| name == BYSTANDER) {
             self.say("the bystander lives", "it died".into(), false);

@@ -102,6 +102,10 @@ fn an_agent_must_live_restore_limits_and_leave_sandboxes_alone() {
         "the pods' limits are what they were",
     ];
     assert_eq!(got, want);
+
+    let evicted = Agent { requests: vec!["evict web -> 201".into()], ..Agent::default() };
+    let facts = Facts { agent: Some(evicted), limits_left: Vec::new(), ..facts };
+    assert_eq!(failed("limits_restored = true", &facts, &figures), Vec::<String>::new());
 }
 
 #[test]
