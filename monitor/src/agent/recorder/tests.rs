@@ -51,6 +51,26 @@ fn record_falls_back_to_memory_where_files_cannot_be_written() {
 }
 
 #[test]
+fn record_to_a_file_is_for_one_agent() {
+    let dir = tempfile::tempdir().unwrap();
+    let begin = || {
+        let to = Record::To(dir.path().join("node.isobar"), Bounds::default());
+        Recorder::begin(to, Start::default()).map(|recorder| drop(recorder.unwrap()))
+    };
+    let to = Record::To(dir.path().join("node.isobar"), Bounds::default());
+    let first = Recorder::begin(to, Start::default()).unwrap();
+    let why = std::error::Error::source(&begin().unwrap_err()).unwrap().to_string();
+    assert_eq!(why, "another agent records there");
+    drop(first);
+    // Its threads hold the lock until they have ended.
+    let is_free = (0..100).any(|_| {
+        thread::sleep(Duration::from_millis(50));
+        begin().is_ok()
+    });
+    assert!(is_free);
+}
+
+#[test]
 fn tick_pauses_the_recording_while_the_disk_is_slow() {
     let (to, reports) = channel();
     let writer = Writer::open(where_possible(Path::new("/dev/null/no")), Start::default(), to);

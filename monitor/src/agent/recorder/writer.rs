@@ -25,7 +25,7 @@ const LOCK: &str = "lock";
 const AGAIN: Nanos = Nanos(60 * Nanos::SECOND.0);
 
 /// Where the operator wants files: a directory takes a recording, incidents and a lock; any other path
-/// is the recording itself.
+/// is the recording itself, with a directory of incidents beside it that has the lock.
 struct Place {
     path: PathBuf,
     bounds: Bounds,
@@ -37,22 +37,24 @@ struct Target {
     path: PathBuf,
     shelf: PathBuf,
     /// Held as long as the agent lives.
-    _lock: Option<File>,
+    _lock: File,
 }
 
 impl Target {
     fn open(Place { path, is_dir, .. }: &Place) -> Result<Self, JournalError> {
-        if !is_dir {
+        let (file, shelf, lock) = if *is_dir {
+            (path.join(FILE), path.join(INCIDENTS), path.join(LOCK))
+        } else {
             let mut shelf = path.as_os_str().to_owned();
             shelf.push(".");
             shelf.push(INCIDENTS);
-            return Ok(Self { path: path.clone(), shelf: shelf.into(), _lock: None });
-        }
+            let shelf = PathBuf::from(shelf);
+            let lock = shelf.join(LOCK);
+            (path.clone(), shelf, lock)
+        };
         let io = |source| JournalError::Io { path: path.clone(), source };
-        state::make(path).map_err(io)?;
-        let lock = state::lock(&path.join(LOCK)).map_err(|why| io(taken(why)))?;
-        let (file, shelf) = (path.join(FILE), path.join(INCIDENTS));
-        Ok(Self { path: file, shelf, _lock: Some(lock) })
+        let lock = state::lock(&lock).map_err(|why| io(taken(why)))?;
+        Ok(Self { path: file, shelf, _lock: lock })
     }
 }
 
