@@ -18,9 +18,10 @@ use serde::de::DeserializeOwned;
 use self::veil::Veil;
 use super::freeze::{FreezeError, Span, Within, line_of};
 use super::shelf::{Draft, ShelfError};
-use super::{Incident, Kind, Trigger, name_of};
+use super::{Change, Incident, Kind, Trigger, name_of};
 use crate::record::reader::Recording;
 use crate::record::segments::path_of;
+use isobar_core::model::capability::Capability;
 use isobar_core::model::workload;
 use isobar_core::policy::known::is_known;
 use isobar_core::room;
@@ -79,13 +80,19 @@ impl Names {
     /// What is left of an incident before its ticks are read again.
     fn incident(&mut self, incident: Incident) -> Incident {
         let Incident { state, kinds, begin, end, is_cut, triggers, node, .. } = incident;
+        // Their names are isobar's own; the words behind them may name what is the node's.
+        let bare = |one: Capability| Capability { detail: String::new(), remedy: None, ..one };
+        let capabilities = incident.capabilities.into_iter().map(bare).collect();
+        let changes = incident.changes.into_iter();
+        let changes =
+            changes.map(|one| Change { capability: bare(one.capability), ..one }).collect();
         let triggers: Vec<_> = triggers.into_iter().map(|one| self.trigger(one)).collect();
         let name = triggers.first().map(name_of).unwrap_or_default();
         let who = triggers.first().map(|first| first.who.clone()).unwrap_or_default();
         let node = self.text(&node);
         let told =
             Incident { name, state, node, kinds, who, begin, end, is_cut, ..Incident::default() };
-        Incident { triggers, ..told }
+        Incident { triggers, capabilities, changes, ..told }
     }
 
     fn trigger(&mut self, trigger: Trigger) -> Trigger {
@@ -227,8 +234,10 @@ fn id_at_end(text: &str) -> Option<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use isobar_core::model::capability::CapabilityState;
     use isobar_core::model::cgroup::CgroupPath;
     use isobar_core::model::pod::Place;
+    use isobar_core::model::sample::Moment;
 
     #[test]
     fn change_keeps_figures_alone() {
@@ -298,9 +307,21 @@ mod tests {
     }
 
     #[test]
-    fn incident_stays_one_that_was_not_over() {
-        let cut = Incident { is_cut: true, ..Incident::default() };
-        assert!(Names::default().incident(cut).is_cut);
+    fn incident_keeps_that_it_was_cut_and_what_could_be_measured() {
+        let (name, detail) = ("pods".to_owned(), "acme-api does not answer".to_owned());
+        let state = CapabilityState::Off;
+        let pods = Capability { name, state, detail, remedy: Some("ask acme".into()) };
+        let change = Change { at: Moment::default(), capability: pods.clone() };
+        let (capabilities, changes) = (vec![pods], vec![change]);
+        let whole = Incident { is_cut: true, capabilities, changes, ..Incident::default() };
+        let told = Names::default().incident(whole);
+        let bare = |one: &Capability| {
+            (one.name.clone(), one.state, one.detail.len(), one.remedy.is_none())
+        };
+        let want = ("pods".to_owned(), state, 0, true);
+        assert_eq!(bare(&told.capabilities[0]), want);
+        assert_eq!(bare(&told.changes[0].capability), want);
+        assert!(told.is_cut);
     }
 
     #[test]

@@ -100,7 +100,7 @@ pub(super) fn delete(dir: &Path, name: &str) -> Result<bool, ShelfError> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, SystemTime};
+    use rustix::fs::{Timespec, Timestamps, futimens};
 
     use super::*;
     use crate::record::incident::shelf::Shelf;
@@ -114,9 +114,9 @@ mod tests {
             let ticks = File::create(recording(dir.path(), &name)).unwrap();
             ticks.set_len(60 << 20).unwrap();
             let damaged = File::create(document(dir.path(), &name)).unwrap();
-            damaged
-                .set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(86_400 * day))
-                .unwrap();
+            let written = Timespec { tv_sec: 86_400 * day, tv_nsec: 0 };
+            let written = Timestamps { last_access: written, last_modification: written };
+            futimens(&damaged, &written).unwrap();
         }
         let shelf = Shelf::in_dir(dir.path().into());
         assert_eq!(shelf.list().unwrap(), []);
