@@ -30,7 +30,7 @@ pub fn by_cgroup_uid(pods: &Pods) -> BTreeMap<&str, &Pod> {
 /// The pod whose cgroup is named after this uid.
 #[must_use]
 pub fn of_cgroup_uid<'a>(pods: &'a Pods, uid: &str) -> Option<&'a Pod> {
-    // Few pods have mirrors, so few uids are looked for in vain.
+    // All are looked through for a static pod alone, and for one that no source told of.
     pods.get(uid).or_else(|| pods.values().rfind(|pod| pod.mirrored() == Some(uid)))
 }
 
