@@ -1,7 +1,7 @@
 //! An open cgroup directory: a write reaches this cgroup or none. A path can be used again by
 //! another cgroup; the inode number, which is the kernel's cgroup id, cannot.
 
-mod below;
+pub(super) mod below;
 mod descent;
 
 use std::ffi::{CStr, CString};

@@ -66,15 +66,17 @@ impl DenyList {
         if self.configured.is_empty() {
             return Ok(());
         }
-        group.each_below(|below| {
-            match self.configured.iter().find(|pattern| pattern.fits(&below.path)) {
-                Some(pattern) => Err(ActError::Guarded {
-                    path: below.path.clone(),
-                    rule: Rule::Configured(pattern.clone()),
-                }),
-                None => Ok(()),
-            }
-        })
+        group
+            .each_below(|below| {
+                match self.configured.iter().find(|pattern| pattern.fits(&below.path)) {
+                    Some(pattern) => Err(ActError::Guarded {
+                        path: below.path.clone(),
+                        rule: Rule::Configured(pattern.clone()),
+                    }),
+                    None => Ok(()),
+                }
+            })
+            .map(drop)
     }
 
     /// Whether these processes may be ended or held back.

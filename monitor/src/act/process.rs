@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use super::cgroup::below::Unlisted;
 use super::cgroup::{CgroupDir, detached};
 use super::error::ActError;
 
@@ -116,7 +117,8 @@ pub(super) fn hold(
     most: usize,
 ) -> Result<Listed, ActError> {
     let mut listed = Listed::default();
-    listed.hidden = group.pids(&mut listed.pids)?;
+    let Unlisted { hidden, is_cut } = group.pids(&mut listed.pids)?;
+    (listed.hidden, listed.is_cut) = (hidden, is_cut);
     let known = held.len();
     for pid in listed.pids.iter().copied() {
         if held.len() >= most || held[..known].iter().any(|held| held.pid == pid) {
@@ -151,6 +153,8 @@ pub(super) struct Listed {
     pub(super) pids: Vec<u32>,
     /// Those that this PID namespace does not show.
     pub(super) hidden: u64,
+    /// There are more cgroups than are looked at.
+    pub(super) is_cut: bool,
     /// Why some are not held.
     pub(super) refused: Option<ActError>,
 }
@@ -185,6 +189,12 @@ pub(super) fn one_by_one(proc: &Path, group: &CgroupDir) -> Result<&'static str,
         }
         match refused {
             Some(failure) => return Err(failure),
+            None if dying.len() == known && listed.is_cut => {
+                let path = &group.path;
+                return Err(ActError::Other(format!(
+                    "{path} has too many cgroups to end one by one"
+                )));
+            }
             None if dying.len() == known => break,
             None => {}
         }

@@ -58,6 +58,8 @@ pub(super) struct OpenTarget {
     pub(super) n_before: u64,
     /// Why some of them have no pidfd.
     pub(super) unseen: Option<ActError>,
+    /// At the last look processes were left, in more cgroups than are looked at.
+    pub(super) may_be_more: bool,
 }
 
 impl OpenTarget {
@@ -81,8 +83,9 @@ impl OpenTarget {
         most: usize,
     ) -> Result<Self, ActError> {
         let containers = target.containers.clone();
-        let mut opened =
-            Self { parts: Vec::new(), containers, held: Vec::new(), n_before: 0, unseen: None };
+        let (parts, held, unseen) = Default::default();
+        let (n_before, may_be_more) = (0, false);
+        let mut opened = Self { parts, containers, held, n_before, unseen, may_be_more };
         for (id, path) in cgroups(target)? {
             let whole = open(node.root, node.deny, id, path)?;
             let work = containers::of(node.root, node.proc, &whole, &opened.containers)?;
@@ -104,7 +107,7 @@ impl OpenTarget {
             let share = most.saturating_sub(self.held.len()) / n_left;
             n_left -= 1;
             let most = self.held.len() + share;
-            let Listed { pids, hidden, refused } = hold(group, &mut self.held, most)?;
+            let Listed { pids, hidden, refused, .. } = hold(group, &mut self.held, most)?;
             node.deny.allows_pids(&group.path, &pids)?;
             if hidden > 0 {
                 // They cannot be identified: process 1 may be among them.
@@ -258,14 +261,17 @@ impl OpenTarget {
         self.work().any(|group| is_one(group.read("cgroup.events")))
     }
 
-    /// The processes that have not ended.
+    /// The processes that have not ended, as far as they are looked at.
     pub(super) fn left(&mut self) -> Vec<u32> {
         self.held.retain(|held| !held.has_ended());
         let mut left: Vec<u32> = self.held.iter().map(|held| held.pid).collect();
+        let mut may_be_more = false;
         for group in self.parts.iter().flat_map(|part| &part.work) {
             // A cgroup that cannot be read any more is gone; its processes have pidfds.
-            let _ = group.pids(&mut left);
+            let unlisted = group.pids(&mut left);
+            may_be_more |= unlisted.is_ok_and(|unlisted| unlisted.is_cut && group.is_populated());
         }
+        self.may_be_more = may_be_more;
         left.sort_unstable();
         left.dedup();
         left

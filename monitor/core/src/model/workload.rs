@@ -19,6 +19,13 @@ pub const MIRROR: &str = "kubernetes.io/config.mirror";
 /// Source: kubelet `pkg/kubelet/types/pod_update.go`, `ConfigHashAnnotationKey`.
 pub const HASH: &str = "kubernetes.io/config.hash";
 
+/// A static pod's uid is 32 hex digits without dashes; the API uses UUIDs.
+/// Source: kubelet `pkg/kubelet/config/common.go`, `applyDefaults`.
+#[must_use]
+pub fn is_static_uid(uid: &str) -> bool {
+    uid.len() == 32 && uid.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
 /// Pods by the uid that their cgroups are named after.
 #[must_use]
 pub fn by_cgroup_uid(pods: &Pods) -> BTreeMap<&str, &Pod> {
@@ -122,9 +129,10 @@ impl Pod {
         }
     }
 
-    /// The uid of the static pod that this one mirrors.
+    /// The uid of the static pod that this one mirrors; an ordinary pod has no mirror, whatever another
+    /// one says.
     fn mirrored(&self) -> Option<&str> {
-        self.annotations.get(MIRROR).map(String::as_str)
+        self.annotations.get(MIRROR).map(String::as_str).filter(|uid| is_static_uid(uid))
     }
 
     /// The container with the runtime's `id`.

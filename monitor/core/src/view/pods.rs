@@ -64,13 +64,16 @@ mod tests {
             containers: vec![container("app", id)],
             ..Pod::default()
         };
-        let mirror = Pod {
-            annotations: [(MIRROR.to_owned(), "hash".to_owned())].into(),
-            ..pod("u2", "etcd")
+        let hash = "3f1a9c0e8b7d6a5f4e3d2c1b0a998877";
+        let mirror_of = |of: &str, pod: Pod| Pod {
+            annotations: [(MIRROR.to_owned(), of.to_owned())].into(),
+            ..pod
         };
+        let mirror = mirror_of(hash, pod("u2", "etcd"));
+        let forged = mirror_of("u9", pod("u4", "forged"));
         let begun = Container { name: "app".into(), ..Container::default() };
         let begun = Pod { containers: vec![begun], ..pod("u3", "cart") };
-        let pods = [pod("u1", "web"), mirror, begun].map(|pod| (pod.uid.clone(), pod));
+        let pods = [pod("u1", "web"), mirror, begun, forged].map(|pod| (pod.uid.clone(), pod));
         let class = QosClass::Burstable;
         let of_pod = |uid: &str| Place::Pod { uid: uid.into(), class };
         let of_container = |pod: &str, id: &str| {
@@ -81,8 +84,8 @@ mod tests {
         let table = [
             // place, name
             (of_pod("u1"),                             Some("shop/web")),
-            (of_pod("hash"),                           Some("shop/etcd")), // a static pod
-            (of_pod("u9"),                             None),
+            (of_pod(hash),                             Some("shop/etcd")), // a static pod
+            (of_pod("u9"),                             None), // whatever a mirror says
             (of_container("u1", id),                   Some("container app of shop/web")),
             (of_container("u1", "fedcba9876543210"),   Some("a container of shop/web (id fedcba987654)")),
             (of_container("u3", "fedcba9876543210"),   Some("shop/cart")), // the only one, of no id yet

@@ -256,7 +256,8 @@ impl Ending {
     /// kubelet removes its cgroup.
     fn is_over(&self, left: &[u32]) -> bool {
         let is_idle = self.target.n_work() == 0;
-        !self.is_asked && left.is_empty() && (!is_idle || self.target.is_gone())
+        let has_ended = left.is_empty() && !self.target.may_be_more;
+        !self.is_asked && has_ended && (!is_idle || self.target.is_gone())
     }
 
     /// Looks again; the outcome, if it is over.

@@ -29,7 +29,7 @@ impl Actuator {
             // Its path says where isobar runs only in the host's namespaces; its processes say so
             // anywhere, if all of them are seen.
             let mut pids = Vec::new();
-            let hidden = group.pids(&mut pids)?;
+            let hidden = group.pids(&mut pids)?.hidden;
             self.deny.allows_pids(&group.path, &pids)?;
             if hidden > 0 {
                 return Err(ActError::Hidden { path: group.path, n: hidden });

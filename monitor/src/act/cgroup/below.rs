@@ -6,40 +6,54 @@ use rustix::io::Errno;
 use super::CgroupDir;
 use crate::act::error::ActError;
 
-/// Cgroups below one that are looked at, at most. What is written to a cgroup holds for all below it
-/// in any case; isobar, process 1 and what the configuration names do not lie among so many.
+/// Cgroups below one that are looked at, at most. What is written to a cgroup holds for all below it.
 const MOST: usize = 2048;
 /// Levels that are looked at, at most.
 const DEEPEST: usize = 64;
 /// How often processes are listed until all of them can be identified.
 const TRIES: usize = 3;
 
+/// What a list of the processes in and below a cgroup lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::act) struct Unlisted {
+    /// Processes that this PID namespace does not show.
+    pub(in crate::act) hidden: u64,
+    /// There are more cgroups than are looked at.
+    pub(in crate::act) is_cut: bool,
+}
+
 impl CgroupDir {
     /// True if no process is in it or below it.
     pub(in crate::act) fn is_empty(&self) -> bool {
         let mut pids = Vec::new();
-        self.pids(&mut pids).is_ok_and(|hidden| hidden == 0 && pids.is_empty())
+        let none = Unlisted { hidden: 0, is_cut: false };
+        self.pids(&mut pids).is_ok_and(|unlisted| unlisted == none && pids.is_empty())
     }
 
-    /// Adds the processes in it and below it to `pids`; how many are there that cannot be seen
-    /// from this PID namespace.
-    pub(in crate::act) fn pids(&self, pids: &mut Vec<u32>) -> Result<u64, ActError> {
+    /// True if the kernel says that a process is in it or below it.
+    pub(in crate::act) fn is_populated(&self) -> bool {
+        let events = self.read("cgroup.events");
+        events.is_ok_and(|text| text.lines().any(|line| line == "populated 1"))
+    }
+
+    /// Adds the processes in it and below it to `pids`.
+    pub(in crate::act) fn pids(&self, pids: &mut Vec<u32>) -> Result<Unlisted, ActError> {
         let known = pids.len();
-        let mut hidden = self.list(pids)?;
+        let mut unlisted = self.list(pids)?;
         // One that ends while it is listed cannot be identified either.
         for _ in 1..TRIES {
-            if hidden == 0 {
+            if unlisted.hidden == 0 {
                 break;
             }
             pids.truncate(known);
-            hidden = self.list(pids)?;
+            unlisted = self.list(pids)?;
         }
-        Ok(hidden)
+        Ok(unlisted)
     }
 
-    fn list(&self, pids: &mut Vec<u32>) -> Result<u64, ActError> {
+    fn list(&self, pids: &mut Vec<u32>) -> Result<Unlisted, ActError> {
         let mut hidden = self.list_own(pids)?;
-        self.each_below(|below| {
+        let is_cut = self.each_below(|below| {
             hidden += match below.list_own(pids) {
                 // A threaded one: its processes are listed in the cgroup above it.
                 Err(ActError::Read { why: Errno::OPNOTSUPP, .. }) => 0,
@@ -47,10 +61,10 @@ impl CgroupDir {
             };
             Ok(())
         })?;
-        Ok(hidden)
+        Ok(Unlisted { hidden, is_cut })
     }
 
-    /// The same of those that are in this cgroup itself.
+    /// Adds those in this cgroup itself; how many are hidden.
     fn list_own(&self, pids: &mut Vec<u32>) -> Result<u64, ActError> {
         let text = match self.read("cgroup.procs") {
             Ok(text) => text,
@@ -67,12 +81,12 @@ impl CgroupDir {
         Ok(hidden)
     }
 
-    /// Looks at each cgroup below it, until one is an error.
+    /// Looks at each cgroup below it, until one is an error; whether there may be more.
     pub(in crate::act) fn each_below(
         &self,
         mut look: impl FnMut(&Self) -> Result<(), ActError>,
-    ) -> Result<(), ActError> {
-        let mut n_left = MOST;
+    ) -> Result<bool, ActError> {
+        let (mut n_left, mut is_too_deep) = (MOST, false);
         let mut names_in = |dir: &Self| {
             let names = match dir.names(n_left) {
                 // In one that is gone nothing is left.
@@ -94,11 +108,12 @@ impl CgroupDir {
                 below => below?,
             };
             look(&below)?;
+            is_too_deep |= way.len() == DEEPEST;
             if way.len() < DEEPEST {
                 let names = names_in(&below)?;
                 way.push((Some(below), names));
             }
         }
-        Ok(())
+        Ok(is_too_deep || n_left == 0)
     }
 }

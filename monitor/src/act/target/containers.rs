@@ -9,6 +9,7 @@
 
 use std::path::Path;
 
+use crate::act::cgroup::below::Unlisted;
 use crate::act::cgroup::{CgroupDir, Root};
 use crate::act::deny::DenyList;
 use crate::act::error::ActError;
@@ -106,9 +107,12 @@ pub(in crate::act) fn allows_critical(
 /// A cgroup with hidden processes cannot be told from a sandbox.
 fn is_sandbox(proc: &Path, group: &CgroupDir) -> Result<bool, ActError> {
     let mut pids = Vec::new();
-    let hidden = group.pids(&mut pids)?;
+    let Unlisted { hidden, is_cut } = group.pids(&mut pids)?;
     if hidden > 0 {
         return Err(ActError::Hidden { path: group.path.clone(), n: hidden });
+    }
+    if is_cut {
+        return Ok(false);
     }
     let is_named = |pid: &u32| {
         Stat::of(proc, *pid).is_some_and(|stat| matches!(stat.name.as_str(), "pause" | "conmon"))

@@ -22,7 +22,7 @@ use isobar_core::model::units::Nanos;
 /// Incidents last half a minute at least, and one is frozen within seconds.
 const WAITING: usize = 8;
 /// How often a directory that could not be written to is tried again.
-const AGAIN: Duration = Duration::from_secs(60);
+const AGAIN: Nanos = Nanos(60 * Nanos::SECOND.0);
 /// What the recording says of a longer span is read again only once it is longer by a quarter: an hour
 /// takes seconds to read.
 const SHORT: Nanos = Nanos(720 * Nanos::SECOND.0);
@@ -123,13 +123,15 @@ impl Cold {
             let told = self.told(incident);
             self.note(&told);
         }
+        let mut tried = clock::now().boot;
         loop {
-            let order = match inbox.recv_timeout(AGAIN) {
+            if clock::now().boot.since(tried) >= AGAIN {
+                tried = clock::now().boot;
+                self.settle_again();
+            }
+            let order = match inbox.recv_timeout(Duration::from_nanos(AGAIN.0)) {
                 Ok(order) => order,
-                Err(RecvTimeoutError::Timeout) => {
-                    self.settle_again();
-                    continue;
-                }
+                Err(RecvTimeoutError::Timeout) => continue,
                 // The agent leaves: what is in memory ends with it.
                 Err(RecvTimeoutError::Disconnected) => return self.settle_again(),
             };

@@ -2,6 +2,7 @@
 //! tried again every minute.
 
 use std::fs::File;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -37,24 +38,32 @@ struct Target {
     path: PathBuf,
     shelf: PathBuf,
     /// Held as long as the agent lives.
-    _lock: File,
+    _lock: Option<File>,
 }
 
 impl Target {
     fn open(Place { path, is_dir, .. }: &Place) -> Result<Self, JournalError> {
-        let (file, shelf, lock) = if *is_dir {
-            (path.join(FILE), path.join(INCIDENTS), path.join(LOCK))
-        } else {
-            let mut shelf = path.as_os_str().to_owned();
-            shelf.push(".");
-            shelf.push(INCIDENTS);
-            let shelf = PathBuf::from(shelf);
-            let lock = shelf.join(LOCK);
-            (path.clone(), shelf, lock)
-        };
         let io = |source| JournalError::Io { path: path.clone(), source };
-        let lock = state::lock(&lock).map_err(|why| io(taken(why)))?;
-        Ok(Self { path: file, shelf, _lock: lock })
+        if *is_dir {
+            let lock = state::lock(&path.join(LOCK)).map_err(|why| io(taken(why)))?;
+            let (file, shelf) = (path.join(FILE), path.join(INCIDENTS));
+            return Ok(Self { path: file, shelf, _lock: Some(lock) });
+        }
+        let mut shelf = path.as_os_str().to_owned();
+        shelf.push(".");
+        shelf.push(INCIDENTS);
+        let shelf = PathBuf::from(shelf);
+        let is_made =
+            path.parent().is_none_or(|above| above.as_os_str().is_empty() || above.is_dir());
+        let lock = match is_made.then(|| state::lock(&shelf.join(LOCK))) {
+            Some(Ok(lock)) => Some(lock),
+            Some(Err(why)) if why.kind() == io::ErrorKind::WouldBlock => {
+                return Err(io(taken(why)));
+            }
+            // The ticks may be written all the same; what keeps them from it is told by that.
+            Some(Err(_)) | None => None,
+        };
+        Ok(Self { path: path.clone(), shelf, _lock: lock })
     }
 }
 

@@ -37,17 +37,20 @@ impl Retention {
         // The clock of a node that has just booted may be set in an incident.
         let over = |one: &Incident| one.end.unwrap_or(one.begin).wall.max(one.begin.wall);
         let since = |one: &Incident| one.imported.unwrap_or(over(one));
-        let mut all: Vec<_> = all.into_iter().filter(|one| one.state == State::Frozen).collect();
+        let all = all.into_iter().filter(|one| one.state == State::Frozen);
+        let is_old = |one: &Incident| now.since(since(one)) > self.age;
+        let (mut beyond, mut left): (Vec<_>, Vec<_>) = all.partition(is_old);
         // What ended in the future ended before the clock was set back.
-        all.sort_by_key(|one| (since(one) <= now, since(one)));
-        let mut bytes: u64 = all.iter().map(|one| one.size).sum();
-        let mut left = all.len();
+        left.sort_by_key(|one| (since(one) <= now, since(one)));
+        let mut bytes: u64 = left.iter().map(|one| one.size).sum();
+        let mut n = left.len();
         let is_beyond = |oldest: &Incident| {
-            let is = left > self.n || bytes > self.size.0 || now.since(since(oldest)) > self.age;
-            (left, bytes) = (left - 1, bytes.saturating_sub(oldest.size));
+            let is = n > self.n || bytes > self.size.0;
+            (n, bytes) = (n - 1, bytes.saturating_sub(oldest.size));
             is
         };
-        all.into_iter().take_while(is_beyond).collect()
+        beyond.extend(left.into_iter().take_while(is_beyond));
+        beyond
     }
 }
 
@@ -64,6 +67,8 @@ mod tests {
             let (name, state) = (day.to_string(), State::Frozen);
             Incident { name, state, begin: at, end: Some(at), ..Incident::default() }
         };
+        let beyond = Retention::USUAL.oldest_of([1, 100].map(one).into(), Nanos(60 * DAY));
+        assert_eq!(beyond, [one(1)], "one of the future keeps no old one");
         let two = Retention { n: 2, ..Retention::USUAL };
         #[rustfmt::skip]
         let table = [

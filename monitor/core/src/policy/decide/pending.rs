@@ -103,7 +103,7 @@ impl Pending {
         if is_gone(target, sample) {
             return true;
         }
-        let is_empty = is_empty(target, sample);
+        let is_empty = self.is_empty(sample);
         let (Some(before), Some(now)) = (self.held, held(target, sample)) else {
             return is_empty;
         };
@@ -121,7 +121,15 @@ impl Pending {
             shared.saturating_add(swapped(group).0)
         });
         let left = each.fold(0, u64::saturating_add);
-        (is_short && left > 0 && is_empty(target, sample)).then_some(Bytes(left))
+        (is_short && left > 0 && self.is_empty(sample)).then_some(Bytes(left))
+    }
+
+    /// True if the step has left no task. An eviction is over when the sandbox has gone, too: until then
+    /// the API server may refuse it, and the pod's volumes are there.
+    fn is_empty(&self, sample: &Sample) -> bool {
+        let target = &self.action.target;
+        let has_no_task = || has_no_task(target, sample);
+        if self.action.step == StepKind::Evict { has_no_task() } else { is_empty(target, sample) }
     }
 }
 
@@ -161,6 +169,10 @@ pub(super) fn is_mostly_freed(before: Bytes, now: Bytes) -> bool {
 /// True if none of the target's cgroups is there.
 pub(super) fn is_gone(target: &Target, sample: &Sample) -> bool {
     cgroups_of(target, sample).next().is_none()
+}
+
+fn has_no_task(target: &Target, sample: &Sample) -> bool {
+    cgroups_of(target, sample).all(|(_, group)| group.pids_current == Some(0))
 }
 
 /// True if no task is left in the target's cgroups but those of pods' sandboxes, which stay until the

@@ -10,7 +10,7 @@ use crate::model::pod::QosClass;
 use crate::model::quantity::Quantity;
 use crate::model::settings;
 use crate::model::units::Nanos;
-use crate::model::workload::{Owner, Pod};
+use crate::model::workload::{Owner, Pod, is_static_uid};
 use crate::policy::assess::critical;
 
 /// Waiting that a candidate causes, per second of wall time; task time, so it may exceed a second.
@@ -164,15 +164,9 @@ impl Contender {
     #[must_use]
     pub fn unknown(uid: &str, class: QosClass) -> Self {
         let pod = Pod { name: uid.into(), uid: uid.into(), ..Pod::default() };
-        let spared = is_static(uid).then_some(SparedReason::Static);
+        let spared = is_static_uid(uid).then_some(SparedReason::Static);
         Self { spared, ..Self::of(&pod, class, &settings::Ranking::default()) }
     }
-}
-
-/// A static pod's uid is 32 hex digits without dashes; the API uses UUIDs.
-/// Source: kubelet `pkg/kubelet/config/common.go`, `applyDefaults`.
-fn is_static(uid: &str) -> bool {
-    uid.len() == 32 && uid.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 fn template(pod: &Pod) -> Option<Owner> {

@@ -14,13 +14,17 @@ use isobar_core::model::units::Nanos;
 /// No document is longer: its lists are bounded.
 pub(super) const DOCUMENT: u64 = 4 << 20;
 
-/// All that have a document; those whose document cannot be read are left out, or as `otherwise` says.
+/// All that have a document; one that is damaged is left out, or as `otherwise` says.
 pub(super) fn all(
     dir: &Path,
     otherwise: impl Fn(&Path, &str) -> Option<Incident>,
 ) -> Result<Vec<Incident>, ShelfError> {
     let names = names(dir).map_err(|source| ShelfError::Io { path: dir.into(), source })?;
-    let one = |name: &String| read(dir, name).ok().or_else(|| otherwise(dir, name));
+    let one = |name: &String| match read(dir, name) {
+        Err(ShelfError::Format { .. }) => otherwise(dir, name),
+        // For want of descriptors, say: it may be read the next time.
+        read => read.ok(),
+    };
     Ok(names.iter().filter_map(one).collect())
 }
 
@@ -64,7 +68,7 @@ pub(super) fn read(dir: &Path, name: &str) -> Result<Incident, ShelfError> {
     Ok(Incident { name: name.into(), ..incident })
 }
 
-/// One whose document cannot be read: its ticks take their space all the same.
+/// One whose document is damaged: its ticks take their space all the same.
 pub(super) fn bare(dir: &Path, name: &str) -> Option<Incident> {
     let found = |path: PathBuf| fs::metadata(path).ok();
     let size = found(recording(dir, name)).map_or(0, |found| found.len());
