@@ -61,7 +61,7 @@ impl DenyList {
     }
 
     /// Whether everything in and below `group` may be ended or held back: what is done to a
-    /// cgroup is done to all that lies below it.
+    /// cgroup is done to all that lies below it. Of more cgroups than are looked through, those that are.
     pub(super) fn allows_below(&self, group: &CgroupDir) -> Result<(), ActError> {
         if self.configured.is_empty() {
             return Ok(());

@@ -153,12 +153,14 @@ impl Told {
         Self { root, proc, child, pod }
     }
 
-    /// What a dry run says of ending the pod.
-    fn kill(&self) -> Outcome {
+    /// What a dry run says of ending the pod, of which the API names these containers.
+    fn kill(&self, named: &[&str]) -> Outcome {
         let state = tempfile::tempdir().unwrap();
         let options =
             Options { proc: self.proc.path().into(), ..options(self.root.path(), state.path()) };
-        Actuator::open(options).unwrap().take(&action(KillContainers, self.target()))
+        let containers = named.iter().map(|id| (*id).to_owned()).collect();
+        let target = Target { containers, ..self.target() };
+        Actuator::open(options).unwrap().take(&action(KillContainers, target))
     }
 
     fn target(&self) -> Target {
@@ -206,18 +208,22 @@ fn kill_in_part_is_followed() {
 #[test]
 fn kill_refuses_critical_pods() {
     let critical = "-997, which the kubelet gives to pods that are critical to the node";
+    let done = "would end 1 process";
     #[rustfmt::skip]
     let table = [
-        // class, oom_score_adj, result, told
-        ("besteffort", 1000, Done,   "would end 1 process"),
-        ("burstable",  -996, Done,   "would end 1 process"),
-        ("burstable",  -997, Failed, critical),
-        ("besteffort", -997, Failed, critical),
+        // class, oom_score_adj, the API names its container; result, told
+        ("besteffort", 1000, false, Done,   done),
+        ("burstable",  -996, false, Done,   done),
+        ("burstable",  -997, false, Failed, critical),
+        ("besteffort", -997, false, Failed, critical),
+        // The policy knows its priority, and a process may have lowered its score.
+        ("burstable",  -997, true,  Done,   done),
         // A Guaranteed pod has it for its class.
-        ("",           -997, Done,   "would end 1 process"),
+        ("",           -997, false, Done,   done),
     ];
-    for (class, adjusted, result, told) in table {
-        let outcome = Told::new(class, "work", adjusted, Held::Cgroup(1)).kill();
+    for (class, adjusted, is_named, result, told) in table {
+        let named: &[&str] = if is_named { &[Pod::CONTAINER] } else { &[] };
+        let outcome = Told::new(class, "work", adjusted, Held::Cgroup(1)).kill(named);
         assert_eq!(outcome.result, result, "{class} {adjusted} {outcome:?}");
         assert!(outcome.detail.contains(told), "{class} {adjusted} {outcome:?}");
     }
@@ -238,7 +244,7 @@ fn kill_false_sandbox() {
         ("work",   1000, Held::Cgroup(1),            Done),
     ];
     for (name, adjusted, held, result) in table {
-        let outcome = Told::new("besteffort", name, adjusted, held).kill();
+        let outcome = Told::new("besteffort", name, adjusted, held).kill(&[]);
         assert_eq!(outcome.result, result, "{name} {adjusted} {held:?} {outcome:?}");
     }
 }

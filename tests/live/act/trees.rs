@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use isobar_core::model::decision::OutcomeResult::Done;
 use isobar_core::model::decision::StepKind::{KillContainers, Squeeze, StopContainers};
-use isobar_core::model::decision::{Outcome, Target};
 
 use super::place::{Cgroup, Pod, action, actor, enforced, settle, wait};
 
@@ -76,7 +75,7 @@ fn stop_asks_each_container_however_many_processes_one_has() {
     polite.spawn(&format!("trap 'echo bye > {note}; exit' TERM; while :; do sleep 0.1; done"));
     wait("it listens", || polite.pids().len() == 2);
     let (mut actor, _state) = actor();
-    let first: Outcome = actor.take(&enforced(StopContainers, Target { ..pod.target() }));
+    let first = actor.take(&enforced(StopContainers, pod.target()));
     let last = settle(&mut actor, first);
     assert_eq!((last.result, last.ended), (Done, Some(604)), "{last:?}");
     assert_eq!(fs::read_to_string(left.path()).unwrap(), "bye\n", "{last:?}");

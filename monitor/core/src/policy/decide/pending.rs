@@ -127,9 +127,10 @@ impl Pending {
     /// True if the step has left no task. An eviction is over when the sandbox has gone, too: until then
     /// the API server may refuse it, and the pod's volumes are there.
     fn is_empty(&self, sample: &Sample) -> bool {
-        let target = &self.action.target;
-        let has_no_task = || has_no_task(target, sample);
-        if self.action.step == StepKind::Evict { has_no_task() } else { is_empty(target, sample) }
+        match self.action.step {
+            StepKind::Evict => has_no_task(&self.action.target, sample),
+            _ => is_empty(&self.action.target, sample),
+        }
     }
 }
 
@@ -187,6 +188,9 @@ pub(super) fn is_empty(target: &Target, sample: &Sample) -> bool {
 /// Tasks in what looks like the sandbox of a pod: small, and none of its containers, which the API names.
 /// Where it names none, a small container looks the same.
 fn n_of_sandbox(target: &Target, pod: &Cgroup, sample: &Sample) -> Option<u64> {
+    if target.containers.is_empty() {
+        return None;
+    }
     let places = sample.places();
     let is_sandbox = |group: &&Arc<Cgroup>| {
         let above = group.path.0.rsplit_once('/').map(|(above, _)| above);
@@ -197,8 +201,7 @@ fn n_of_sandbox(target: &Target, pod: &Cgroup, sample: &Sample) -> Option<u64> {
             && matches!(places.place(&group.path), Place::Container { id, .. }
                 if !target.containers.iter().any(|named| **named == *id))
     };
-    let is_told = !target.containers.is_empty();
-    let sandboxes = sample.cgroups.values().filter(|_| is_told).filter(is_sandbox);
+    let sandboxes = sample.cgroups.values().filter(is_sandbox);
     sandboxes.map(|group| group.pids_current).sum()
 }
 

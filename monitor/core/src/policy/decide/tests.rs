@@ -27,7 +27,7 @@ use crate::model::sample::{Moment, Sample};
 use crate::model::settings::{self, Eviction};
 use crate::model::threshold::{Amount, PressureSignal, PressureThreshold, Signal, Threshold};
 use crate::model::units::{Bytes, Nanos, Percent};
-use crate::model::workload::Pod;
+use crate::model::workload::{Container, Pod};
 
 use StepKind::{Evict, KillContainers, Reclaim, ReleaseMemory, Squeeze, StopContainers};
 

@@ -11,6 +11,37 @@ fn decide_respects_a_disruption_budget_while_there_is_time() {
     assert_eq!(short(&node.at(2, &soft)), Some(("b", Evict)));
 }
 
+/// Its sandbox is all that runs of it, so that a stop would find nothing to end; an eviction is not over
+/// for that.
+#[test]
+fn decide_hears_of_a_budget_that_keeps_a_pod_between_restarts() {
+    let soft = [met(threshold(Signal::PidAvailable, seconds(30)))];
+    for answer in [Some(OutcomeResult::Refused), None] {
+        let mut node = Node::new();
+        let pod = Arc::make_mut(node.sample.cgroups.get_mut(&CgroupId(10)).unwrap());
+        pod.pids_current = Some(1);
+        let sandbox = Cgroup {
+            path: pod.path.child(&"5a".repeat(32)),
+            pids_current: Some(1),
+            memory: MemoryFiles { current: Some(Bytes(MIB)), ..MemoryFiles::default() },
+            ..Cgroup::default()
+        };
+        node.sample.cgroups.insert(CgroupId(20), Arc::new(sandbox));
+        let pods = Arc::make_mut(node.sample.pods.as_mut().unwrap());
+        let id = Some("c0".repeat(32));
+        pods.get_mut("a").unwrap().containers = vec![Container { id, ..Container::default() }];
+        let first = node.at(1, &soft);
+        assert_eq!(short(&first), Some(("a", Evict)));
+        assert_eq!(first.actions[0].escalates_to, None, "no process could be stopped");
+        answer.into_iter().for_each(|answer| node.hear(1, answer));
+        let next = node.at(2, &soft);
+        let want = answer.map(|_| ("b", Evict));
+        assert_eq!(short(&next), want, "{answer:?} {:?}", next.held);
+        let is_settling = matches!(next.held, Some(Hold::Settling { .. }));
+        assert_eq!(is_settling, answer.is_none(), "{:?}", next.held);
+    }
+}
+
 #[test]
 fn decide_asks_again_for_a_pod_that_a_disruption_budget_kept() {
     let soft = [met(threshold(Signal::PidAvailable, seconds(30)))];

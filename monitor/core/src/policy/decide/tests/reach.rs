@@ -100,10 +100,8 @@ fn target_of_names_all_cgroups_and_containers() {
     let mut node = Node::new();
     let pods = Arc::make_mut(node.sample.pods.as_mut().unwrap());
     for (uid, ids) in [("a", [Some("0a"), Some("1a")]), ("b", [Some("0b"), None])] {
-        let container = |id: Option<&str>| crate::model::workload::Container {
-            id: id.map(Into::into),
-            ..Default::default()
-        };
+        let container =
+            |id: Option<&str>| Container { id: id.map(Into::into), ..Default::default() };
         // One of them has started just now, or not at all.
         pods.get_mut(uid).unwrap().containers = ids.map(container).into();
     }
