@@ -96,7 +96,17 @@ impl Cgroup {
     /// Begins a command that enters it.
     pub(crate) fn begin(&self, command: &mut Command) {
         let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        self.children.lock().unwrap().push(quiet.spawn().unwrap());
+        // A program that was just written is busy while a child of another test has it open for writing,
+        // which ends when that child begins its own.
+        let child = loop {
+            match quiet.spawn() {
+                Err(why) if why.kind() == io::ErrorKind::ExecutableFileBusy => {
+                    sleep(Duration::from_millis(10));
+                }
+                begun => break begun.unwrap(),
+            }
+        };
+        self.children.lock().unwrap().push(child);
     }
 
     pub(crate) fn pids(&self) -> Vec<u32> {
