@@ -7,6 +7,7 @@ use isobar_core::model::decision::OutcomeResult::Done;
 use isobar_core::model::decision::StepKind::{KillContainers, Squeeze, StopContainers};
 
 use super::place::{Cgroup, Pod, action, actor, enforced, settle, wait};
+use crate::host::alone;
 
 /// Many cgroups below one, which go with it.
 struct Tree(Vec<PathBuf>);
@@ -27,7 +28,7 @@ fn trees(group: &Cgroup) -> [Tree; 2] {
         dir.clone()
     };
     let deep: Vec<_> = (0..1500).map(|_| deeper()).collect();
-    let wide: Vec<_> = (0..10_000).map(|i| group.dir.join(format!("w{i}"))).collect();
+    let wide: Vec<_> = (0..3000).map(|i| group.dir.join(format!("w{i}"))).collect();
     [deep, wide].map(|dirs| {
         dirs.iter().for_each(|dir| fs::create_dir(dir).unwrap());
         Tree(dirs)
@@ -36,6 +37,7 @@ fn trees(group: &Cgroup) -> [Tree; 2] {
 
 #[test]
 fn a_tree_that_is_deep_and_wide_is_ended() {
+    let _alone = alone();
     for step in [StopContainers, KillContainers] {
         let Some(group) = Cgroup::new("tree") else { return };
         let deep_and_wide = trees(&group);
