@@ -9,7 +9,7 @@ use crate::host::Agent;
 use isobar::clock;
 use isobar_apistub::{Authority, Effect, Fault, Options, Stub, generate};
 use isobar_core::model::units::Nanos;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// The client reads token and certificate anew once a minute.
@@ -301,6 +301,38 @@ fn cluster_of_thousands_of_pods_costs_no_tick() {
     let grown = peak_memory(&agent) - before;
     println!("{} KiB more than without pods", grown >> 10);
     assert!(grown < 48 << 20, "{} KiB more than without pods", grown >> 10);
+}
+
+/// Who may write pods writes most of their text.
+#[test]
+fn cluster_of_huge_pods_takes_no_more_memory_than_it_may() {
+    let (stub, account) = cluster();
+    let entries = |n: usize| (0..n).map(|n| json!({"name": format!("N{n}"), "value": ""}));
+    for (n, part) in
+        ["env", "envFrom", "command", "volumes", "tolerations"].iter().cycle().take(15).enumerate()
+    {
+        let mut pod = generate::pod("n1", "shop", &format!("huge{n}"));
+        let at = if n % 5 < 3 { "/spec/containers/0" } else { "/spec" };
+        pod.pointer_mut(at).unwrap()[part] = entries(60_000).collect();
+        stub.put(pod).unwrap();
+    }
+    stub.add_fault(Fault::new("list", "/api/v1/pods", Effect::Hang));
+    let arguments = ["--probes", "none"];
+    let Some(agent) = Agent::start_in_pod(account.path(), stub.address(), &arguments) else {
+        return;
+    };
+    let slowest = slowest_tick(&agent, 5);
+    let before = peak_memory(&agent);
+    stub.clear_faults();
+    stub.cut_connections();
+    let slowest = slowest.max(slowest_tick(&agent, 30));
+    eventually("they are listed", &agent, || {
+        detail(&agent, "pods").contains("15 pods by the API server")
+    });
+    assert!(slowest < 2 * Nanos::SECOND.0, "{slowest} ns between two ticks");
+    let grown = peak_memory(&agent) - before;
+    println!("{} KiB more than without pods", grown >> 10);
+    assert!(grown < 96 << 20, "{} KiB more than without pods", grown >> 10);
 }
 
 /// The most that the agent has had resident, in bytes.

@@ -8,7 +8,7 @@ mod requests;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::act::evict::Way;
 use crate::config::KubeletSource;
 use crate::config::kubernetes::{Access, Publish};
 pub(super) use crate::kube::Configz;
-use crate::kube::{About, ApiServer, Note, Wanted};
+use crate::kube::{About, ApiServer, LastWord, Note, Wanted};
 use crate::record::incident::watch::Seen;
 use isobar_core::model::capability::Capability;
 use isobar_core::model::decision::{Action, Event, Outcome, OutcomeResult, StepKind, Target};
@@ -46,6 +46,8 @@ pub(super) struct Cluster {
     kubelet: Standing,
     requests: Requests,
     changes: Changes,
+    /// Also those of prefixes before a reload: a taint with one is to be taken back.
+    taint_keys: BTreeSet<String>,
 }
 
 impl Cluster {
@@ -55,8 +57,8 @@ impl Cluster {
     /// If no thread can be made.
     pub(super) fn begin(access: Access, relief: &Relief) -> io::Result<Self> {
         let api = ApiServer::begin(access, evictions(relief))?;
-        let (ending, kubelet, requests, changes) = Default::default();
-        Ok(Self { api, ending, kubelet, requests, changes })
+        let (ending, kubelet, requests, changes, taint_keys) = Default::default();
+        Ok(Self { api, ending, kubelet, requests, changes, taint_keys })
     }
 
     /// Waits for its first answers, but not for longer than `within`.
@@ -120,11 +122,12 @@ impl Cluster {
         let ends = settings.relief.enforce.iter().any(|step| step.is_final());
         let observations = &decision.assessment.observations;
         self.api.set_may_kubelet_evict(ends && may_kubelet_evict(&settings.eviction, observations));
+        self.taint_keys.extend(taint::keys(&settings.conditions.prefix));
         self.api.publish(Wanted {
             publish: Some(publish),
             conditions: decision.assessment.conditions.clone(),
             taints: decision.assessment.taints.clone(),
-            taint_keys: taint::keys(&settings.conditions.prefix),
+            taint_keys: self.taint_keys.iter().cloned().collect(),
             is_last: false,
         });
         let over = self.add_up(sample);
@@ -149,9 +152,9 @@ impl Cluster {
         self.requests.update(pods, &allocatable)
     }
 
-    /// The last word, within this time.
-    pub(super) fn leave(self, within: Duration) {
-        self.api.leave(within);
+    /// What the cluster is told last.
+    pub(super) fn last_word(&self) -> LastWord {
+        self.api.last_word()
     }
 
     fn notes(&mut self, seen: Seen<'_>, enforces: bool) -> Vec<Note> {

@@ -22,9 +22,10 @@ use super::pace::Pace;
 use super::plan::Orders;
 use super::sampler::Source;
 use super::survive::Survival;
-use super::tick::{FAREWELL, Tick};
+use super::tick::{FAREWELL, LAST_WORD, Tick};
 use crate::clock;
 use crate::config::kubernetes::Access;
+use crate::kube::LastWord;
 use crate::record::journal::JournalError;
 use crate::serve;
 use crate::serve::address::{Address, Listener, listen_on};
@@ -241,12 +242,15 @@ async fn tick_until<S: Source>(
     (ended, Some(source))
 }
 
-/// Takes squeezes back although the tick that knows of them does not return.
-fn leave_without_tick(farewell: Option<Farewell>) {
-    let Some(farewell) = farewell else { return };
-    match farewell.leave(FAREWELL) {
-        Some(outcomes) => Log::default().outcomes(&outcomes),
-        None => tracing::error!("squeezes may stay in force: the actuator has not answered"),
+/// Takes squeezes, conditions and taints back although the tick that knows of them does not return.
+fn leave_without_tick((squeezes, last_word): (Option<Farewell>, Option<LastWord>)) {
+    match squeezes.map(|squeezes| squeezes.leave(FAREWELL)) {
+        Some(Some(outcomes)) => Log::default().outcomes(&outcomes),
+        Some(None) => tracing::error!("squeezes may stay in force: the actuator has not answered"),
+        None => {}
+    }
+    if let Some(last_word) = last_word {
+        last_word.say(LAST_WORD);
     }
 }
 

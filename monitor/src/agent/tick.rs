@@ -21,6 +21,7 @@ use super::warm::Warm;
 use crate::act;
 use crate::clock;
 use crate::config::kubernetes::Publish;
+use crate::kube::LastWord;
 use crate::record::incident::watch::Seen;
 use crate::record::journal::{JournalError, Start};
 use crate::serve::publish::Publisher;
@@ -34,7 +35,7 @@ use isobar_core::view::suspects::suspect;
 /// How long the exit may be held up by what the actuator is doing.
 pub(super) const FAREWELL: Duration = Duration::from_secs(2);
 /// And by what the cluster is told last: nothing else takes taints back.
-const LAST_WORD: Duration = Duration::from_millis(1500);
+pub(super) const LAST_WORD: Duration = Duration::from_millis(1500);
 /// And by the last ticks of the recording, where the disk is slow.
 const LAST_LINE: Duration = Duration::from_secs(1);
 
@@ -205,7 +206,7 @@ impl<S: Source> Tick<S> {
             self.log.outcomes(&actuator.leave(FAREWELL));
         }
         if let Some(cluster) = self.cluster {
-            cluster.leave(LAST_WORD);
+            cluster.last_word().say(LAST_WORD);
         }
         if let Some(recorder) = self.recorder {
             recorder.leave(LAST_LINE);
@@ -213,9 +214,10 @@ impl<S: Source> Tick<S> {
         self.sampler.source
     }
 
-    /// The same beside a tick that may not return.
-    pub(super) fn farewell(&self) -> Option<Farewell> {
-        self.actuator.as_ref().ok().map(Handle::farewell)
+    /// The same beside a tick that may not return: for the squeezes, and for the cluster.
+    pub(super) fn farewell(&self) -> (Option<Farewell>, Option<LastWord>) {
+        let squeezes = self.actuator.as_ref().ok().map(Handle::farewell);
+        (squeezes, self.cluster.as_ref().map(Cluster::last_word))
     }
 
     /// What is enforced, in words, and what of it is not possible on this node.

@@ -1,9 +1,11 @@
-//! JSON as the tree that [`yaml`](super::yaml) makes of it, without places: several times as fast.
-//! For long lists of pods. In: text. Out: a tree, or nothing for what only the YAML parser reads.
+//! JSON as the tree that [`yaml`](super::yaml) makes of it, without places: several times as fast, and
+//! of what a server sends no more than is read. In: text. Out: a tree, or nothing for what only the
+//! YAML parser reads.
 
+use std::cell::Cell;
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::problem::Place;
 use super::yaml::{Entry, Node, Scalar, Value};
@@ -12,77 +14,178 @@ use super::yaml::{Entry, Node, Scalar, Value};
 /// whose place is to be told, and for fractions, which must not pass through a float.
 pub fn document(bytes: &[u8]) -> Option<Node> {
     let begin = bytes.trim_ascii_start().first()?;
-    let Unplaced(node) = match begin {
-        b'{' | b'[' => serde_json::from_slice(bytes).ok()?,
-        _ => return None,
-    };
-    Some(node)
+    if !matches!(begin, b'{' | b'[') {
+        return None;
+    }
+    let mut text = serde_json::Deserializer::from_slice(bytes);
+    let reader = Reader { of: &Keys::All, room: &Room::new(usize::MAX), is_strict: true };
+    let node = reader.deserialize(&mut text).ok()?;
+    text.end().ok().map(|()| node)
 }
 
-struct Unplaced(Node);
+/// Which members of an object are read, and of its lists' items. The others are skipped unread.
+#[derive(Debug)]
+pub enum Keys {
+    All,
+    Only(&'static [(&'static str, Keys)]),
+    /// Those whose names begin so.
+    Beginning(&'static str),
+    /// Of a part that may take so many bytes of memory, however many the parts before it took.
+    Within(usize, &'static Keys),
+}
 
-impl<'de> Deserialize<'de> for Unplaced {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(Reader)
+impl Keys {
+    /// How the value of `key` is read; `None` if it is not.
+    fn below(&self, key: &str) -> Option<&Self> {
+        match self {
+            Self::All => Some(&Self::All),
+            Self::Only(keys) => keys.iter().find(|(known, _)| *known == key).map(|(_, keys)| keys),
+            Self::Beginning(with) => key.starts_with(with).then_some(&Self::All),
+            Self::Within(_, keys) => keys.below(key),
+        }
     }
 }
 
-struct Reader;
-
-fn node<E>(value: Value) -> Result<Unplaced, E> {
-    Ok(Unplaced(Node { at: Place::START, value }))
+/// What was read of a value.
+#[derive(Debug)]
+pub struct Part {
+    pub node: Node,
+    /// How many bytes that takes, at most.
+    pub bytes: usize,
+    /// There was no room for all of it.
+    pub is_cut: bool,
 }
 
-fn plain<E>(text: impl ToString) -> Result<Unplaced, E> {
-    node(Value::Scalar(Scalar { text: text.to_string(), is_quoted: false }))
+/// Reads the `keys` of a value of any size. What cannot be kept, for want of room or as a fraction, is
+/// null.
+pub fn part<'de, D: Deserializer<'de>>(keys: &Keys, from: D) -> Result<Part, D::Error> {
+    let room = Room::new(usize::MAX);
+    let node = Reader { of: keys, room: &room, is_strict: false }.deserialize(from)?;
+    Ok(Part { node, bytes: usize::MAX - room.left.get(), is_cut: room.is_cut.get() })
 }
 
-impl<'de> Visitor<'de> for Reader {
-    type Value = Unplaced;
+/// How many bytes the tree may still take.
+#[derive(Debug)]
+struct Room {
+    left: Cell<usize>,
+    is_cut: Cell<bool>,
+}
+
+impl Room {
+    fn new(bytes: usize) -> Self {
+        Self { left: Cell::new(bytes), is_cut: Cell::new(false) }
+    }
+
+    /// Whether there is room for so many more.
+    fn takes(&self, bytes: usize) -> bool {
+        let left = self.left.get().checked_sub(bytes);
+        self.left.set(left.unwrap_or(0));
+        if left.is_none() {
+            self.is_cut.set(true);
+        }
+        left.is_some()
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Reader<'a> {
+    of: &'a Keys,
+    room: &'a Room,
+    /// A fraction is an error.
+    is_strict: bool,
+}
+
+impl Reader<'_> {
+    fn text(self, text: &str, is_quoted: bool) -> Node {
+        let text = if self.room.takes(text.len()) { text } else { return NULL };
+        node(Value::Scalar(Scalar { text: text.into(), is_quoted }))
+    }
+}
+
+fn node(value: Value) -> Node {
+    Node { at: Place::START, value }
+}
+
+const NULL: Node = Node {
+    at: Place::START,
+    value: Value::Scalar(Scalar { text: String::new(), is_quoted: false }),
+};
+
+impl<'de> DeserializeSeed<'de> for Reader<'_> {
+    type Value = Node;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Node, D::Error> {
+        let Keys::Within(bytes, keys) = self.of else { return from.deserialize_any(self) };
+        let room = Room::new(*bytes);
+        let node = from.deserialize_any(Reader { of: keys, room: &room, ..self });
+        self.room.takes(bytes - room.left.get());
+        self.room.is_cut.set(self.room.is_cut.get() || room.is_cut.get());
+        node
+    }
+}
+
+impl<'de> Visitor<'de> for Reader<'_> {
+    type Value = Node;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("JSON without fractions")
     }
 
-    fn visit_unit<E>(self) -> Result<Unplaced, E> {
-        plain("null")
+    fn visit_unit<E>(self) -> Result<Node, E> {
+        Ok(self.text("null", false))
     }
 
-    fn visit_bool<E>(self, flag: bool) -> Result<Unplaced, E> {
-        plain(flag)
+    fn visit_bool<E>(self, flag: bool) -> Result<Node, E> {
+        Ok(self.text(if flag { "true" } else { "false" }, false))
     }
 
-    fn visit_i64<E>(self, number: i64) -> Result<Unplaced, E> {
-        plain(number)
+    fn visit_i64<E>(self, number: i64) -> Result<Node, E> {
+        Ok(self.text(&number.to_string(), false))
     }
 
-    fn visit_u64<E>(self, number: u64) -> Result<Unplaced, E> {
-        plain(number)
+    fn visit_u64<E>(self, number: u64) -> Result<Node, E> {
+        Ok(self.text(&number.to_string(), false))
     }
 
-    fn visit_f64<E: Error>(self, _: f64) -> Result<Unplaced, E> {
-        Err(E::custom("a fraction"))
+    fn visit_f64<E: Error>(self, _: f64) -> Result<Node, E> {
+        if self.is_strict { Err(E::custom("a fraction")) } else { Ok(NULL) }
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Unplaced, E> {
-        node(Value::Scalar(Scalar { text: text.into(), is_quoted: true }))
+    fn visit_str<E>(self, text: &str) -> Result<Node, E> {
+        Ok(self.text(text, true))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Unplaced, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Node, A::Error> {
         let mut list = Vec::new();
-        while let Some(Unplaced(item)) = items.next_element()? {
+        while self.room.takes(room_of(&list)) {
+            let Some(item) = items.next_element_seed(self)? else {
+                return Ok(node(Value::List(list)));
+            };
             list.push(item);
         }
-        node(Value::List(list))
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(node(Value::List(list)))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Unplaced, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Node, A::Error> {
         let mut map = Vec::new();
-        while let Some((key, Unplaced(value))) = members.next_entry()? {
-            map.push(Entry { key, at: Place::START, value });
+        while let Some(key) = members.next_key::<String>()? {
+            let below = self.of.below(&key);
+            match below.filter(|_| self.room.takes(room_of(&map) + key.len())) {
+                Some(of) => {
+                    let value = members.next_value_seed(Reader { of, ..self })?;
+                    map.push(Entry { key, at: Place::START, value });
+                }
+                None => _ = members.next_value::<IgnoredAny>()?,
+            }
         }
-        node(Value::Map(map))
+        Ok(node(Value::Map(map)))
     }
+}
+
+/// What one more item may take of the memory of a list that grows.
+fn room_of<T>(list: &Vec<T>) -> usize {
+    if list.len() < list.capacity() { 0 } else { size_of::<T>() * list.capacity().max(4) }
 }
 
 #[cfg(test)]
@@ -147,6 +250,62 @@ mod tests {
         }
         assert_eq!(document("[".repeat(100_000).as_bytes()), None);
         assert_eq!(document(b"{\"a\": \"\xff\"}"), None);
+    }
+
+    const KEYS: Keys = Keys::Only(&[
+        ("a", Keys::Within(1024, &Keys::Only(&[("b", Keys::All), ("c", Keys::Beginning("x."))]))),
+        ("d", Keys::Within(1024, &Keys::All)),
+    ]);
+
+    /// What is read of it, as YAML, and whether that is all that `KEYS` name.
+    fn read(text: &str) -> (Node, bool) {
+        let Part { node, is_cut, .. } =
+            part(&KEYS, &mut serde_json::Deserializer::from_str(text)).unwrap();
+        (node, is_cut)
+    }
+
+    #[test]
+    fn part_has_the_keys_that_are_read() {
+        let long = "x".repeat(1025);
+        #[rustfmt::skip]
+        let table = [
+            // text, what is read of it, is cut
+            (r#"{"e": {"a": 1}, "d": [{"e": 1}]}"#.to_owned(),   r#"{"d": [{"e": 1}]}"#, false),
+            (r#"{"a": [{"b": {"q": 1}}, {"q": [1, {}]}]}"#.into(), r#"{"a": [{"b": {"q": 1}}, {}]}"#, false),
+            (r#"{"a": {"c": {"x.1": "2", "y.1": "2"}}}"#.into(), r#"{"a": {"c": {"x.1": "2"}}}"#, false),
+            (r#"{"a": {"b": 1.5}}"#.into(),                      r#"{"a": {"b": }}"#, false),
+            (r#"{"a": 1e30, "d": 18446744073709551616}"#.into(), r#"{"a": , "d": }"#, false),
+            // Each part has room of its own.
+            (format!(r#"{{"a": {{"b": "{long}"}}, "d": 1}}"#),   r#"{"a": {"b": }, "d": 1}"#, true),
+            ("7".into(), "7", false),
+        ];
+        for (text, want, is_cut) in table {
+            let want = unplaced(yaml::parse(want).unwrap().remove(0));
+            assert_eq!(read(&text), (want, is_cut), "{text}");
+        }
+        assert!(part(&KEYS, &mut serde_json::Deserializer::from_str("{\"e\": [")).is_err());
+    }
+
+    #[test]
+    fn part_takes_no_more_room_than_it_has() {
+        let many = |item: &str| {
+            format!(r#"{{"d": [{}{item}], "a": {{"b": 1}}}}"#, format!("{item}, ").repeat(1000))
+        };
+        for item in ["1", "\"\"", "{}", "[]", r#"{"k": []}"#, "[[1]]"] {
+            let text = many(item);
+            let Part { node, bytes, is_cut } =
+                part(&KEYS, &mut serde_json::Deserializer::from_str(&text)).unwrap();
+            // Those of `d`, of `a`, and of the object that has both.
+            assert!(is_cut && bytes < 2048 + 1024, "{item}: {bytes}");
+            let Value::Map(mut parts) = node.value else { panic!("{item}") };
+            let n = |node: &Node| match &node.value {
+                Value::List(items) => items.len(),
+                Value::Map(entries) => entries.len(),
+                Value::Scalar(_) => 0,
+            };
+            assert!((1..30).contains(&n(&parts[0].value)), "{item}: {}", n(&parts[0].value));
+            assert_eq!(n(&parts.remove(1).value), 1, "what comes after it is read: {item}");
+        }
     }
 
     proptest! {

@@ -10,7 +10,7 @@ use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::disk::PodDisks;
 use isobar_core::model::quantity::ResourceList;
 use isobar_core::model::settings::Settings;
-use isobar_core::model::workload::Pods;
+use isobar_core::model::workload::{Pod, Pods};
 
 /// `terminationGracePeriodSeconds` of a pod that asks for none.
 const USUAL_GRACE: i64 = 30;
@@ -63,14 +63,15 @@ impl Namer {
 }
 
 impl Known {
-    /// Has the pods say which of them the kubelet evicts.
+    /// Has the pods say which of them the kubelet evicts. Of one that is over its status says it.
     fn mark(&mut self) {
         let Self { pods: Some(pods), evicted, .. } = self else { return };
         if evicted.is_empty() {
             return;
         }
         let pods = Arc::make_mut(pods);
-        for (_, pod) in pods.iter_mut().filter(|(uid, _)| evicted.contains(*uid)) {
+        let is_marked = |(uid, pod): &(&String, &mut Pod)| evicted.contains(*uid) && !pod.is_over;
+        for (_, pod) in pods.iter_mut().filter(is_marked) {
             pod.is_evicted = true;
             pod.ends_within = pod.ends_within.or(pod.termination_grace).or(Some(USUAL_GRACE));
         }
@@ -137,15 +138,20 @@ impl Board {
     }
 
     /// The kubelet has begun to evict this pod.
-    pub(super) fn set_evicted(&self, uid: &str, name: &str) {
+    pub(super) fn set_evicted(&self, uid: &str, namespace: &str, name: &str) {
         let is_news = self.0.send_if_modified(|known| {
-            let is_known = known.pods.as_ref().is_some_and(|pods| pods.contains_key(uid));
-            let is_news = is_known && known.evicted.insert(uid.into());
+            let pod = known.pods.as_ref().and_then(|pods| pods.get(uid));
+            // Who may write events in a namespace may name any uid in them.
+            let is_this = pod.is_some_and(|pod| pod.namespace == namespace && pod.name == name);
+            let is_news = is_this && known.evicted.insert(uid.into());
             known.mark();
             is_news
         });
         if is_news {
-            tracing::info!(pod = name, "the kubelet evicts {name}");
+            tracing::info!(
+                pod = format!("{namespace}/{name}"),
+                "the kubelet evicts {namespace}/{name}"
+            );
         }
     }
 

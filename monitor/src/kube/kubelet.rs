@@ -126,7 +126,7 @@ async fn name_pods(
         Ok(_) if has_names(is_answering, board) => String::new(),
         Ok(items) => {
             named.list(items, node);
-            board.set_pods(Arc::new(named.pods.clone()), Namer::Kubelet);
+            board.set_pods(named.pods(), Namer::Kubelet);
             let omission = named.omission();
             format!(", and their names while the API server does not tell them{omission}")
         }

@@ -23,8 +23,9 @@ mod victims;
 mod writer;
 
 use std::io;
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -42,7 +43,7 @@ pub use self::node::NAME as NODE_OBJECT;
 pub use self::proxy::{Proxy, ProxyError};
 use crate::act::evict::Way;
 use crate::config::kubernetes::{Access, Publish};
-use isobar_core::model::capability::Capability;
+use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::condition::Condition;
 use isobar_core::model::decision::Taint;
 use isobar_core::model::disk::PodDisks;
@@ -76,7 +77,7 @@ pub struct ApiServer {
     notes: Notes,
     way: Way,
     /// Closed once the thread has ended.
-    ended: Receiver<()>,
+    ended: Arc<Mutex<Receiver<()>>>,
 }
 
 impl ApiServer {
@@ -129,6 +130,7 @@ impl ApiServer {
             });
             drop(alive);
         })?;
+        let ended = Arc::new(Mutex::new(ended));
         Ok(Self { known, wanted, evictions, may_kubelet_evict, notes, way, ended })
     }
 
@@ -166,12 +168,22 @@ impl ApiServer {
     /// What works and what does not.
     #[must_use]
     pub fn capabilities(&self) -> Vec<Capability> {
-        self.known.borrow().capabilities()
+        let mut all = self.known.borrow().capabilities();
+        if self.known.has_changed().is_err() {
+            self.way.is_answering.store(false, Ordering::Relaxed);
+            for one in &mut all {
+                one.state = CapabilityState::Absent;
+                one.detail = "the thread that talks to the API server has ended".into();
+                one.remedy = Some("restart the agent".into());
+            }
+        }
+        all
     }
 
     /// Has the node's object say this from now on.
     pub fn publish(&self, wanted: Wanted) {
-        self.wanted.send_replace(wanted);
+        // A tick that hung may come back after the last word.
+        self.wanted.send_modify(|now| *now = Wanted { is_last: now.is_last, ..wanted });
     }
 
     /// Whether pods are evicted from now on, and deleted where they are not evicted: the API server is
@@ -196,10 +208,26 @@ impl ApiServer {
         self.way.clone()
     }
 
-    /// Writes the last word, and waits for that, but not longer than `within`.
-    pub fn leave(self, within: Duration) {
+    /// For the case that what holds this does not come back.
+    #[must_use]
+    pub fn last_word(&self) -> LastWord {
+        LastWord { wanted: self.wanted.clone(), ended: self.ended.clone() }
+    }
+}
+
+/// What the node's object says once the agent is gone.
+#[derive(Debug)]
+pub struct LastWord {
+    wanted: watch::Sender<Wanted>,
+    ended: Arc<Mutex<Receiver<()>>>,
+}
+
+impl LastWord {
+    /// Has it written, and waits for that, but not longer than `within`.
+    pub fn say(self, within: Duration) {
         self.wanted.send_modify(|wanted| wanted.is_last = true);
-        if self.ended.recv_timeout(within) == Err(RecvTimeoutError::Timeout) {
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        if ended.recv_timeout(within) == Err(RecvTimeoutError::Timeout) {
             tracing::warn!("leaving before the API server has confirmed the node's conditions");
         }
     }

@@ -1,8 +1,12 @@
 //! The pods of this node, by a watch. What the API server sends is not trusted: pods of other nodes
 //! and pods without a uid are left out and counted, and one that cannot be read costs no other.
 
+#[cfg(test)]
+mod tests;
+
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,19 +15,19 @@ use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::{self, Config, Event, watcher};
+use kube::runtime::watcher::{self, Config, Event, ListSemantic, watcher};
 use kube::{Api, Client, Resource};
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
 use tokio::time::sleep;
 
 use tokio_stream::{Stream, StreamExt as _};
 
 use super::board::{Board, Namer, Report};
+use super::bound::Excess;
 use super::client::{Failure, PROBED, Trouble, answers};
 use super::jitter::about;
-use crate::config::pods::read;
-use isobar_core::model::workload::{MIRROR, Pod};
+use crate::config;
+use isobar_core::model::workload::{MIRROR, Pod, Pods};
 use isobar_core::policy::assess::critical::SOURCE;
 
 /// The name of this part in capabilities.
@@ -32,6 +36,10 @@ const PERMISSION: &str = "allow it to get, list and watch pods";
 /// Pods of one node that are known at most, and pods that are left out by name: a kubelet runs some
 /// hundred, and a server that goes on telling of more would take all memory.
 const MOST: usize = 5_000;
+/// Bytes of memory for all of them: a usual pod takes some ten thousand.
+const ROOM: usize = 48 << 20;
+/// How many come at once where all together are more than is read of an answer.
+const PAGE: u32 = 10;
 
 /// Watches until the agent leaves. `is_answering` tells whether the API server answers.
 pub(super) async fn watch(client: Client, node: &str, is_answering: &AtomicBool, board: &Board) {
@@ -39,17 +47,29 @@ pub(super) async fn watch(client: Client, node: &str, is_answering: &AtomicBool,
     // As a kubelet lists them, from the server's cache and without pages: before Kubernetes 1.34 each
     // page is read from etcd, and for that pods of the whole cluster.
     let config = Config { page_size: None, ..Config::default() };
-    let config = config.any_semantic().fields(&format!("spec.nodeName={node}"));
+    let mut config = config.any_semantic().fields(&format!("spec.nodeName={node}"));
     let server = Server { client, is_answering, board };
     let mut seen = Seen::default();
     loop {
         let events = watcher(api.clone(), config.clone()).default_backoff();
-        follow(pin!(events), node, &server, &mut seen).await;
+        if follow(pin!(events), node, &server, &mut seen).await.is_break() {
+            if config.page_size.is_some() {
+                sleep(about(PROBED.0)).await;
+            }
+            // From its cache the server would answer with all at once.
+            config.list_semantic = ListSemantic::MostRecent;
+            config.page_size = Some(PAGE);
+        }
     }
 }
 
-/// Follows one watch until it has to be begun anew.
-async fn follow<E>(mut events: E, node: &str, server: &Server<'_>, seen: &mut Seen)
+/// Follows one watch until it has to be begun anew; if it breaks, because the list is too large.
+async fn follow<E>(
+    mut events: E,
+    node: &str,
+    server: &Server<'_>,
+    seen: &mut Seen,
+) -> ControlFlow<()>
 where
     E: Stream<Item = Result<Event<Told>, watcher::Error>> + Unpin,
 {
@@ -70,7 +90,13 @@ where
             }
         };
         let is_complete = match next {
-            None => return,
+            None => return ControlFlow::Continue(()),
+            Some(Err(watcher::Error::InitialListFailed(why)))
+                if matches!(Excess::among(&why), Some(Excess::Size { .. })) =>
+            {
+                server.fails(Failure::from(&why), &listing).await;
+                return ControlFlow::Break(());
+            }
             Some(Err(why)) => {
                 trouble = Some(Trouble::of(&why));
                 server.fails(Failure::from(&why), &listing).await;
@@ -95,7 +121,7 @@ struct Server<'a> {
 
 impl Server<'_> {
     fn tell(&self, seen: &Seen) {
-        self.board.set_pods(Arc::new(seen.pods.clone()), Namer::ApiServer);
+        self.board.set_pods(seen.pods(), Namer::ApiServer);
         self.board.set_is_followed(true);
         self.board.report(NAME, seen.report());
     }
@@ -133,7 +159,9 @@ fn take(event: Event<Told>, node: &str, seen: &mut Seen, listing: &mut Option<Se
 /// The pods as the watch has told of them, or the kubelet.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    pub(super) pods: BTreeMap<String, Pod>,
+    /// By uid, and how much memory each takes.
+    pods: BTreeMap<String, (Pod, usize)>,
+    bytes: usize,
     /// Pods that are left out: their names, and why.
     left_out: BTreeMap<String, String>,
 }
@@ -141,42 +169,66 @@ pub(super) struct Seen {
 impl Seen {
     /// All that a list tells, one after the other. One that was left out before is not told again.
     pub(super) fn list(&mut self, all: Vec<Told>, node: &str) {
-        self.pods.clear();
-        let names: BTreeSet<String> = all.iter().map(Told::full_name).collect();
+        (self.pods, self.bytes) = Default::default();
+        let names: BTreeSet<String> = all.iter().map(|told| told.pod.full_name()).collect();
         for told in all {
             self.put(told, node);
         }
         self.left_out.retain(|name, _| names.contains(name));
     }
 
+    pub(super) fn pods(&self) -> Pods {
+        Arc::new(self.pods.iter().map(|(uid, (pod, _))| (uid.clone(), pod.clone())).collect())
+    }
+
     fn put(&mut self, told: Told, node: &str) {
-        let name = told.full_name();
-        match told.pod_of(node).and_then(|pod| self.with_room(pod)) {
-            Ok(pod) => {
-                self.left_out.remove(&name);
-                self.pods.insert(pod.uid.clone(), pod);
-            }
-            Err(_) if self.left_out.len() >= MOST => {}
-            Err(why) => {
-                if self.left_out.insert(name.clone(), why.clone()).as_ref() != Some(&why) {
-                    tracing::warn!(pod = name, "leaving out the pod {name}: {why}");
-                }
-            }
+        let name = told.pod.full_name();
+        let Told { faults, pod, bytes, .. } = match told.of_node(node) {
+            Ok(told) => told,
+            Err(why) => return self.leave_out(name, why),
+        };
+        self.left_out.remove(&name);
+        let uid = pod.uid.clone();
+        let before = self.take_out(&uid);
+        if before.is_none() && !faults.is_empty() {
+            tracing::warn!(pod = name, "the pod {name} is known in part: {faults}");
+        }
+        self.bytes += bytes;
+        self.pods.insert(uid, (pod, bytes));
+        self.make_room();
+    }
+
+    /// A pod that is over takes no place of one that runs; then large ones go first.
+    fn make_room(&mut self) {
+        while self.pods.len() > MOST || self.bytes > ROOM {
+            let first = self.pods.iter().max_by_key(|(_, (pod, bytes))| (pod.is_over, *bytes));
+            let Some(uid) = first.map(|(uid, _)| uid.clone()) else { return };
+            let Some(pod) = self.take_out(&uid) else { return };
+            self.leave_out(
+                pod.full_name(),
+                "there is no room for so many pods, or so large ones".into(),
+            );
         }
     }
 
-    fn with_room(&self, pod: Pod) -> Result<Pod, String> {
-        match self.pods.len() < MOST || self.pods.contains_key(&pod.uid) {
-            true => Ok(pod),
-            false => Err(format!("{MOST} pods of this node are known already")),
+    fn take_out(&mut self, uid: &str) -> Option<Pod> {
+        let (pod, bytes) = self.pods.remove(uid)?;
+        self.bytes -= bytes;
+        Some(pod)
+    }
+
+    fn leave_out(&mut self, name: String, why: String) {
+        if self.left_out.len() >= MOST && !self.left_out.contains_key(&name) {
+            return;
+        }
+        if self.left_out.insert(name.clone(), why.clone()).as_ref() != Some(&why) {
+            tracing::warn!(pod = name, "leaving out the pod {name}: {why}");
         }
     }
 
     fn remove(&mut self, told: &Told) {
-        self.left_out.remove(&told.full_name());
-        if let Some(uid) = &told.metadata.uid {
-            self.pods.remove(uid);
-        }
+        self.left_out.remove(&told.pod.full_name());
+        self.take_out(&told.pod.uid);
     }
 
     fn report(&self) -> Report {
@@ -202,64 +254,43 @@ pub(super) struct Told {
     metadata: ObjectMeta,
     /// The node that it is on.
     node: String,
-    pod: Result<Box<Pod>, String>,
+    pod: Pod,
+    bytes: usize,
+    faults: String,
 }
 
 impl Told {
-    fn full_name(&self) -> String {
-        let part = |text: &Option<String>| text.clone().unwrap_or_default();
-        format!("{}/{}", part(&self.metadata.namespace), part(&self.metadata.name))
-    }
-
     /// As the API server tells of it. A static pod has a mirror there; where any other pod is from, only
     /// the kubelet says: in the API its owner may write what he likes.
     fn of_api(mut self) -> Self {
-        if let Ok(pod) = &mut self.pod
-            && !pod.annotations.contains_key(MIRROR)
-        {
-            pod.annotations.remove(SOURCE);
+        if !self.pod.annotations.contains_key(MIRROR) {
+            self.pod.annotations.remove(SOURCE);
         }
         self
     }
 
-    /// The pod as the policy sees it, if it is one of `node`.
-    fn pod_of(self, node: &str) -> Result<Pod, String> {
+    /// If it is a pod of `node`.
+    fn of_node(self, node: &str) -> Result<Self, String> {
         match () {
             () if self.node != node => Err(format!("it is on node {}, not on {node}", self.node)),
-            () if self.metadata.uid.is_none() => Err("it has no uid".into()),
-            () => self.pod.map(|pod| *pod),
+            () if self.pod.uid.is_empty() => Err("it has no uid".into()),
+            () => Ok(self),
         }
     }
 }
 
 impl<'de> Deserialize<'de> for Told {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let mut object = Value::deserialize(from)?;
-        let text = |path| {
-            let text = object.pointer(path).and_then(Value::as_str).filter(|text| !text.is_empty());
-            text.map(ToOwned::to_owned)
-        };
+        let config::pods::Told { version, node, pod, bytes, faults } = config::pods::told(from)?;
+        let text = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
         let metadata = ObjectMeta {
-            name: text("/metadata/name"),
-            namespace: text("/metadata/namespace"),
-            uid: text("/metadata/uid"),
-            resource_version: text("/metadata/resourceVersion"),
+            name: text(&pod.name),
+            namespace: text(&pod.namespace),
+            uid: text(&pod.uid),
+            resource_version: version,
             ..ObjectMeta::default()
         };
-        let node = text("/spec/nodeName").unwrap_or_default();
-        // Most of an object's text, and of no use here.
-        if let Some(metadata) = object.pointer_mut("/metadata").and_then(Value::as_object_mut) {
-            metadata.remove("managedFields");
-        }
-        // The items of a list have no kind of their own.
-        if let Some(object) = object.as_object_mut() {
-            object.insert("kind".into(), Self::kind(&()).into());
-        }
-        let manifest = read("pod", object.to_string().as_bytes()).map_err(|why| why.to_string());
-        let pod = manifest.and_then(|mut manifest| {
-            manifest.pods.pop().map(Box::new).ok_or_else(|| "it cannot be read as a pod".into())
-        });
-        Ok(Self { metadata, node, pod })
+        Ok(Self { metadata, node, pod, bytes, faults })
     }
 }
 
@@ -290,95 +321,5 @@ impl Resource for Told {
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
         &mut self.metadata
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use isobar_core::model::decision::SparedReason;
-    use isobar_core::policy::assess::critical::spared_as;
-
-    #[test]
-    fn put_has_room_for_the_pods_of_a_node() {
-        let told = |uid: usize, node: &str| -> Told {
-            let metadata = serde_json::json!({"name": format!("p{uid}"), "uid": format!("u{uid}")});
-            let spec = serde_json::json!({"nodeName": node, "containers": [{"name": "app"}]});
-            let pod = serde_json::json!({"kind": "Pod", "metadata": metadata, "spec": spec});
-            serde_json::from_value(pod).unwrap()
-        };
-        #[rustfmt::skip]
-        let table = [
-            // told of this node, of another, known, left out by name
-            (10,       0,        10,   0),
-            (MOST,     0,        MOST, 0),
-            (MOST + 2, 0,        MOST, 2),
-            (1,        MOST + 2, 1,    MOST),
-        ];
-        for (own, others, n_known, n_left_out) in table {
-            let mut seen = Seen::default();
-            (0..own).for_each(|uid| seen.put(told(uid, "n1"), "n1"));
-            (own..own + others).for_each(|uid| seen.put(told(uid, "n2"), "n1"));
-            // A change of a pod that is known is taken note of in any case.
-            seen.put(told(0, "n1"), "n1");
-            assert_eq!(
-                (seen.pods.len(), seen.left_out.len()),
-                (n_known, n_left_out),
-                "{own} {others}"
-            );
-        }
-    }
-
-    #[test]
-    fn told_by_the_api_server_no_pod_makes_itself_static() {
-        #[rustfmt::skip]
-        let table = [
-            // annotations, by the API server; why it is spared
-            (serde_json::json!({SOURCE: "file"}),                true,  None),
-            (serde_json::json!({SOURCE: "file", MIRROR: "abc"}), true,  Some(SparedReason::Mirror)),
-            (serde_json::json!({SOURCE: "file"}),                false, Some(SparedReason::Static)),
-            (serde_json::json!({SOURCE: "api"}),                 false, None),
-        ];
-        for (annotations, is_by_api, want) in table {
-            let metadata = serde_json::json!({"name": "p", "uid": "u", "annotations": annotations});
-            let spec = serde_json::json!({"nodeName": "n1", "containers": [{"name": "app"}]});
-            let pod = serde_json::json!({"kind": "Pod", "metadata": metadata, "spec": spec});
-            let told: Told = serde_json::from_value(pod).unwrap();
-            let mut seen = Seen::default();
-            match is_by_api {
-                true => _ = take(Event::Apply(told), "n1", &mut seen, &mut None),
-                false => seen.list(vec![told], "n1"),
-            }
-            assert_eq!(spared_as(&seen.pods["u"]), want, "{annotations} {is_by_api}");
-        }
-    }
-
-    #[test]
-    fn told_of_this_node_with_a_uid() {
-        let spec = serde_json::json!({"nodeName": "n1", "containers": [{"name": "app"}]});
-        let with = |uid: &str, spec: &Value| {
-            let metadata = serde_json::json!({"name": "web", "namespace": "shop", "uid": uid});
-            serde_json::json!({"kind": "Pod", "metadata": metadata, "spec": spec})
-        };
-        let elsewhere = serde_json::json!({"nodeName": "n2", "containers": [{"name": "app"}]});
-        let odd = serde_json::json!({"nodeName": "n1", "containers": "none"});
-        #[rustfmt::skip]
-        let table = [
-            // object, error contains
-            (with("u1", &spec),                         None),
-            (with("", &spec),                           Some("no uid")),
-            (with("u1", &elsewhere),                    Some("on node n2")),
-            (with("u1", &serde_json::json!({})),        Some("on node ")),
-            (with("u1", &odd),                          Some("containers")),
-            (serde_json::json!(7),                      Some("on node ")),
-            (serde_json::json!({"metadata": 7}),        Some("on node ")),
-        ];
-        for (json, want) in table {
-            let got = serde_json::from_value::<Told>(json.clone()).unwrap().pod_of("n1");
-            match want {
-                None => assert_eq!(got.unwrap().full_name(), "shop/web"),
-                Some(part) => assert!(got.as_ref().unwrap_err().contains(part), "{json}: {got:?}"),
-            }
-        }
     }
 }

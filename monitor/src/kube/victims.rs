@@ -112,8 +112,8 @@ async fn follow(
             Some(Err(why)) => return Err(Failure::from(&why)),
             Some(Ok(WatchEvent::Error(status))) => return Err(Failure::of_watch(&status)),
             Some(Ok(WatchEvent::Added(event) | WatchEvent::Modified(event))) => {
-                if let Some((uid, name)) = victim(&event.data, node) {
-                    board.set_evicted(uid, name);
+                if let Some((uid, namespace, name)) = victim(&event.data, node) {
+                    board.set_evicted(uid, namespace, name);
                 }
                 event.metadata.resource_version
             }
@@ -126,14 +126,15 @@ async fn follow(
     }
 }
 
-/// Uid and name of the pod, if the kubelet of this node evicts it.
-fn victim<'a>(event: &'a Value, node: &str) -> Option<(&'a str, &'a str)> {
+/// Uid, namespace and name of the pod, if the kubelet of this node evicts it.
+fn victim<'a>(event: &'a Value, node: &str) -> Option<(&'a str, &'a str, &'a str)> {
     let text = |at: &str| event.pointer(at).and_then(Value::as_str);
     let is_evicted = text("/reason") == Some("Evicted")
         && text("/source/component") == Some("kubelet")
         && text("/source/host") == Some(node);
     let uid = text("/involvedObject/uid").filter(|uid| is_evicted && !uid.is_empty())?;
-    Some((uid, text("/involvedObject/name").unwrap_or_default()))
+    let named = |part: &str| text(&format!("/involvedObject/{part}")).unwrap_or_default();
+    Some((uid, named("namespace"), named("name")))
 }
 
 #[cfg(test)]
@@ -146,7 +147,7 @@ mod tests {
         #[rustfmt::skip]
         let table = [
             // reason, component, host, uid, victim
-            ("Evicted", "kubelet", "n1", "u1", Some(("u1", "web"))),
+            ("Evicted", "kubelet", "n1", "u1", Some(("u1", "shop", "web"))),
             ("Evicted", "kubelet", "n2", "u1", None),
             ("Evicted", "isobar",  "n1", "u1", None),
             ("Killing", "kubelet", "n1", "u1", None),
@@ -155,7 +156,7 @@ mod tests {
         for (reason, component, host, uid, want) in table {
             let event = json!({
                 "reason": reason, "source": {"component": component, "host": host},
-                "involvedObject": {"kind": "Pod", "name": "web", "uid": uid},
+                "involvedObject": {"kind": "Pod", "namespace": "shop", "name": "web", "uid": uid},
             });
             assert_eq!(victim(&event, "n1"), want, "{event}");
         }

@@ -43,7 +43,7 @@ fn kube_leaving_takes_taints_back_in_any_case() {
             });
         }
         let Bed { stub, api, dir: _dir } = bed;
-        api.leave(LAST_WORD);
+        api.last_word().say(LAST_WORD);
         let node = stub.get("nodes", "", "n1").unwrap();
         assert!(taint_keys(&node).is_empty(), "{row}: {}", node["spec"]);
         assert!(!is_told || is(&node, "Unknown", "AgentStopped"), "{row}: {}", node["status"]);
@@ -60,9 +60,28 @@ fn kube_leaving_takes_back_a_taint_whose_answer_was_lost() {
     bed.publish_until(Status::True, |node| taint_keys(node) == [TAINT]);
     bed.stub.clear_faults();
     let Bed { stub, api, dir: _dir } = bed;
-    api.leave(LAST_WORD);
+    api.last_word().say(LAST_WORD);
     let node = stub.get("nodes", "", "n1").unwrap();
     assert!(taint_keys(&node).is_empty(), "{}", node["spec"]);
+}
+
+/// As after a tick that panicked, or that hangs and comes back.
+#[test]
+fn kube_leaving_without_the_tick() {
+    for (hangs, status) in [(false, Status::True), (true, Status::False)] {
+        let Bed { stub, api, dir: _dir } = pressed();
+        let last_word = api.last_word();
+        let api = hangs.then_some(api);
+        std::thread::sleep(Duration::from_millis(100));
+        assert_eq!(taint_keys(&stub.get("nodes", "", "n1").unwrap()), [TAINT]);
+        last_word.say(LAST_WORD);
+        if let Some(api) = api {
+            api.publish(wanted(status));
+        }
+        let node = stub.get("nodes", "", "n1").unwrap();
+        assert!(taint_keys(&node).is_empty(), "{hangs}: {}", node["spec"]);
+        assert!(is(&node, "Unknown", "AgentStopped"), "{hangs}: {}", node["status"]);
+    }
 }
 
 /// A list of nodes that hangs, as a write did, takes no more than its part of the time.
@@ -75,7 +94,7 @@ fn kube_leaving_does_not_wait_for_a_node_that_cannot_be_read() {
     bed.api.publish(wanted(Status::False));
     eventually("it is being written", || bed.bodies("patch", "nodes", "status").len() > n_before);
     let Bed { stub, api, dir: _dir } = bed;
-    api.leave(LAST_WORD);
+    api.last_word().say(LAST_WORD);
     let node = stub.get("nodes", "", "n1").unwrap();
     assert!(taint_keys(&node).is_empty(), "{}", node["spec"]);
 }
@@ -110,7 +129,7 @@ fn kube_leaving_takes_back_a_condition_whose_answer_was_lost() {
         std::thread::sleep(Duration::from_millis(300));
         bed.stub.clear_faults();
         let Bed { stub, api, dir: _dir } = bed;
-        api.leave(LAST_WORD);
+        api.last_word().say(LAST_WORD);
         let node = stub.get("nodes", "", "n1").unwrap();
         assert!(is(&node, "Unknown", "AgentStopped"), "{row}: {}", node["status"]);
     }
@@ -130,7 +149,7 @@ fn kube_leaving_treats_conditions_as_configured() {
         last.publish = last.publish.map(|publish| Publish { at_exit, ..publish });
         bed.api.publish(last);
         let Bed { stub, api, dir: _dir } = bed;
-        api.leave(SOON);
+        api.last_word().say(SOON);
         let node = stub.get("nodes", "", "n1").unwrap();
         let want = want.map(|(status, reason)| (status.to_owned(), reason.to_owned()));
         assert_eq!(condition(&node), want, "{at_exit:?}");

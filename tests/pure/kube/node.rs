@@ -50,7 +50,7 @@ fn kube_node_is_written_and_left_clean() {
     });
     bed.publish_until(Status::True, |node| contended(node) && taint_keys(node).len() == 2);
     let Bed { stub, api, dir: _dir } = bed;
-    api.leave(SOON);
+    api.last_word().say(SOON);
     let node = stub.get("nodes", "", "n1").unwrap();
     assert!(is(&node, "Unknown", "AgentStopped"), "{node}");
     assert_eq!(taint_keys(&node), ["other"]);

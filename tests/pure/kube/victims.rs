@@ -62,9 +62,21 @@ fn kube_victims_of_the_kubelet_are_known_before_their_status_says_so() {
     eventually("the victim is known", || pod(&bed, "web").is_some_and(|pod| pod.is_evicted));
     let web = pod(&bed, "web").unwrap();
     assert!(!web.is_over && web.ends_within.is_some(), "{web:?}");
-    for name in ["db", "queue", "other"] {
+    // What another namespace's events say of this one's pods is forged.
+    let mut forged = of("db");
+    forged["metadata"]["name"] = json!("web");
+    evicted(&bed.stub, "forged", "n1", &forged);
+    let mut job = generate::pod("n1", "shop", "job");
+    job["status"]["phase"] = json!("Succeeded");
+    bed.stub.put(job).unwrap();
+    eventually("the job is known", || pod(&bed, "job").is_some());
+    evicted(&bed.stub, "late", "n1", &of("job"));
+    evicted(&bed.stub, "last", "n1", &of("queue"));
+    eventually("the last is known", || pod(&bed, "queue").is_some_and(|pod| pod.is_evicted));
+    for name in ["db", "other"] {
         assert_eq!(pod(&bed, name).unwrap().ends_within, None, "{name}");
     }
+    assert!(!pod(&bed, "job").unwrap().is_evicted, "of what is over its status says it");
     // Another change of the pod does not make it forgotten, its end does.
     let mut changed = of("web");
     changed["metadata"]["labels"] = json!({"changed": "yes"});

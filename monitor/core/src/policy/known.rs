@@ -9,7 +9,7 @@ use crate::model::threshold::{PressureSignal, Signal};
 use crate::model::workload::{HASH, MIRROR};
 use crate::policy::assess::admission::MEMORY_PRESSURE;
 use crate::policy::assess::critical::{NODE_CRITICAL, SOURCE};
-use crate::policy::rank::{OWN_LABEL, TEMPLATE_LABELS, VITAL};
+use crate::policy::rank::{TEMPLATE_LABELS, VITAL};
 
 /// Resources, values of tolerations and labels, sources of pods, and what the kubelet calls the
 /// cgroups of pods.
@@ -24,8 +24,7 @@ const HUGE_PAGES: &str = "hugepages-";
 /// True for such a name.
 #[must_use]
 pub fn is_known(name: &str) -> bool {
-    let of_policy =
-        [MIRROR, HASH, SOURCE, NODE_CRITICAL, MEMORY_PRESSURE, OWN_LABEL.0, OWN_LABEL.1];
+    let of_policy = [MIRROR, HASH, SOURCE, NODE_CRITICAL, MEMORY_PRESSURE];
     WORDS.contains(&name)
         || of_policy.contains(&name)
         || VITAL.contains(&name)

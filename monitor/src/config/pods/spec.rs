@@ -3,10 +3,42 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::fields::{Field, Fields};
+use crate::config::json::Keys;
 use isobar_core::model::quantity::{Quantity, ResourceList};
 use isobar_core::model::workload::{
     Container, ContainerKind, Pod, Resources, RestartPolicy, RestartRule, Toleration, Volume,
 };
+
+/// What is read of it.
+pub(super) const READ: Keys = Keys::Only(&[
+    ("nodeName", Keys::All),
+    ("priority", Keys::All),
+    ("priorityClassName", Keys::All),
+    ("terminationGracePeriodSeconds", Keys::All),
+    ("restartPolicy", Keys::All),
+    ("resources", Keys::All),
+    ("overhead", Keys::All),
+    ("tolerations", Keys::All),
+    ("volumes", VOLUME),
+    ("initContainers", CONTAINER),
+    ("containers", CONTAINER),
+    ("ephemeralContainers", CONTAINER),
+]);
+const VOLUME: Keys = Keys::Only(&[
+    ("name", Keys::All),
+    ("emptyDir", Keys::All),
+    ("hostPath", EMPTY),
+    ("configMap", EMPTY),
+    ("gitRepo", EMPTY),
+]);
+const CONTAINER: Keys = Keys::Only(&[
+    ("name", Keys::All),
+    ("resources", Keys::All),
+    ("restartPolicy", Keys::All),
+    ("restartPolicyRules", Keys::All),
+]);
+/// That it is there is enough.
+const EMPTY: Keys = Keys::Only(&[]);
 
 pub(super) fn read(mut spec: Fields<'_>, pod: &mut Pod) {
     pod.priority = spec.number("priority");

@@ -78,8 +78,6 @@ pub struct Contender {
 /// Labels that identify a controller's template, for pods without an owner reference.
 pub(crate) const TEMPLATE_LABELS: [&str; 3] =
     ["pod-template-hash", "controller-revision-hash", "pod-template-generation"];
-/// The label and value that identify isobar's own pods.
-pub(crate) const OWN_LABEL: (&str, &str) = ("app.kubernetes.io/name", "isobar");
 
 impl Contender {
     /// From the API; usage, request and harm are added later.
@@ -175,8 +173,6 @@ fn template(pod: &Pod) -> Option<Owner> {
 }
 
 fn spared(pod: &Pod, rules: &settings::Ranking) -> Option<SparedReason> {
-    let is = |label: &str, value: &str| pod.labels.get(label).is_some_and(|v| v == value);
-    critical::spared_as(pod)
-        .or_else(|| is(OWN_LABEL.0, OWN_LABEL.1).then_some(SparedReason::Isobar))
-        .or_else(|| is(&rules.opt_out_label, "true").then_some(SparedReason::OptedOut))
+    let opted_out = pod.labels.get(&rules.opt_out_label).is_some_and(|value| value == "true");
+    critical::spared_as(pod).or_else(|| opted_out.then_some(SparedReason::OptedOut))
 }

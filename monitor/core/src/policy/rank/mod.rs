@@ -14,8 +14,8 @@ mod protected;
 mod purpose;
 mod scale;
 
+pub(crate) use contender::TEMPLATE_LABELS;
 pub use contender::{Contender, Harm};
-pub(crate) use contender::{OWN_LABEL, TEMPLATE_LABELS};
 pub use merit::why_before;
 pub(crate) use need::REAL_PART;
 pub use need::{Need, Shortfall};

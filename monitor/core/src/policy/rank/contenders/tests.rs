@@ -309,7 +309,7 @@ fn contenders_opted_out_and_isobar() {
         // label, value, spared as
         ("isobar/never-evict",     "true",   Some(SparedReason::OptedOut)),
         ("isobar/never-evict",     "false",  None),
-        ("app.kubernetes.io/name", "isobar", Some(SparedReason::Isobar)),
+        ("app.kubernetes.io/name", "isobar", None), // any owner may write it
         ("app.kubernetes.io/name", "web",    None),
     ];
     for (label, value, want) in table {
