@@ -165,7 +165,7 @@ fn wanted(status: Status) -> Wanted {
         publish: Some(Publish { taints: true, ..Publish::default() }),
         conditions: vec![condition],
         taints: if holds { vec![taint] } else { Vec::new() },
-        taint_keys: vec![TAINT.into()],
+        taint_keys: [TAINT.into()].into(),
         is_last: false,
     }
 }

@@ -8,7 +8,7 @@ mod requests;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,8 +46,6 @@ pub(super) struct Cluster {
     kubelet: Standing,
     requests: Requests,
     changes: Changes,
-    /// Also those of prefixes before a reload: a taint with one is to be taken back.
-    taint_keys: BTreeSet<String>,
 }
 
 impl Cluster {
@@ -57,8 +55,8 @@ impl Cluster {
     /// If no thread can be made.
     pub(super) fn begin(access: Access, relief: &Relief) -> io::Result<Self> {
         let api = ApiServer::begin(access, evictions(relief))?;
-        let (ending, kubelet, requests, changes, taint_keys) = Default::default();
-        Ok(Self { api, ending, kubelet, requests, changes, taint_keys })
+        let (ending, kubelet, requests, changes) = Default::default();
+        Ok(Self { api, ending, kubelet, requests, changes })
     }
 
     /// Waits for its first answers, but not for longer than `within`.
@@ -122,12 +120,11 @@ impl Cluster {
         let ends = settings.relief.enforce.iter().any(|step| step.is_final());
         let observations = &decision.assessment.observations;
         self.api.set_may_kubelet_evict(ends && may_kubelet_evict(&settings.eviction, observations));
-        self.taint_keys.extend(taint::keys(&settings.conditions.prefix));
         self.api.publish(Wanted {
             publish: Some(publish),
             conditions: decision.assessment.conditions.clone(),
             taints: decision.assessment.taints.clone(),
-            taint_keys: self.taint_keys.iter().cloned().collect(),
+            taint_keys: taint::keys(&settings.conditions.prefix),
             is_last: false,
         });
         let over = self.add_up(sample);

@@ -22,6 +22,7 @@ mod taints;
 mod victims;
 mod writer;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -61,8 +62,9 @@ pub struct Wanted {
     pub publish: Option<Publish>,
     pub conditions: Vec<Condition>,
     pub taints: Vec<Taint>,
-    /// Keys of taints that are isobar's, whether they are wanted or not.
-    pub taint_keys: Vec<String>,
+    /// Keys of taints that are isobar's, whether they are wanted or not: also those of settings before
+    /// these, whose taints are to be taken back.
+    pub taint_keys: BTreeSet<String>,
     /// The agent leaves: the last word.
     pub is_last: bool,
 }
@@ -128,7 +130,7 @@ impl ApiServer {
                     _ = rest => {}
                 }
             });
-            drop(alive);
+            drop((board, alive));
         })?;
         let ended = Arc::new(Mutex::new(ended));
         Ok(Self { known, wanted, evictions, may_kubelet_evict, notes, way, ended })
@@ -182,8 +184,12 @@ impl ApiServer {
 
     /// Has the node's object say this from now on.
     pub fn publish(&self, wanted: Wanted) {
-        // A tick that hung may come back after the last word.
-        self.wanted.send_modify(|now| *now = Wanted { is_last: now.is_last, ..wanted });
+        self.wanted.send_modify(|now| {
+            // A tick that hung may come back after the last word.
+            let is_last = now.is_last;
+            let before = std::mem::replace(now, Wanted { is_last, ..wanted });
+            now.taint_keys.extend(before.taint_keys);
+        });
     }
 
     /// Whether pods are evicted from now on, and deleted where they are not evicted: the API server is
@@ -230,5 +236,34 @@ impl LastWord {
         if ended.recv_timeout(within) == Err(RecvTimeoutError::Timeout) {
             tracing::warn!("leaving before the API server has confirmed the node's conditions");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::kubernetes::Connection;
+
+    /// As after a panic in it.
+    #[test]
+    fn capabilities_tell_that_the_thread_has_ended() {
+        let access = Access {
+            connection: Connection::Kubeconfig("/nonexistent".into()),
+            kubelet: None,
+            node: "n1".into(),
+            reporter: "isobar-x".into(),
+        };
+        let api = ApiServer::begin(access, None).unwrap();
+        while api.capabilities().is_empty() {
+            thread::yield_now();
+        }
+        api.way.is_answering.store(true, Ordering::Relaxed);
+        let words = |api: &ApiServer| api.capabilities().remove(0).detail;
+        assert!(words(&api).contains("/nonexistent"), "{}", words(&api));
+        assert!(api.way.is_answering.load(Ordering::Relaxed));
+        // It ends before there is a connection.
+        api.last_word().say(Duration::from_secs(20));
+        assert!(words(&api).contains("has ended"), "{}", words(&api));
+        assert!(!api.way.is_answering.load(Ordering::Relaxed));
     }
 }

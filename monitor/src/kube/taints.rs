@@ -1,6 +1,8 @@
 //! A node's taints with isobar's own in them. The list is atomic: who writes it writes all of it, so
 //! it is made out of what the node's object says, and written under its resource version.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::core::v1::Taint;
 
 use isobar_core::model::decision;
@@ -10,7 +12,7 @@ use isobar_core::model::settings::TaintEffect;
 /// `own` none is touched.
 pub(super) fn merged(
     live: &[Taint],
-    own: &[String],
+    own: &BTreeSet<String>,
     wanted: &[decision::Taint],
 ) -> Option<Vec<Taint>> {
     let is_wanted = |taint: &Taint| {
@@ -61,7 +63,7 @@ mod tests {
             // Another effect of an own key is one of an earlier configuration.
             (&[("own/cpu", "NoSchedule")],                   &[("own/cpu", PreferNoSchedule)], Some(&[("own/cpu", "PreferNoSchedule")])),
         ];
-        let own = ["own/cpu".to_owned(), "own/mem".to_owned()];
+        let own = ["own/cpu".to_owned(), "own/mem".to_owned()].into();
         for (live, wanted, want) in table {
             let taint = |(key, effect): &(&str, &str)| Taint {
                 key: (*key).into(),

@@ -241,7 +241,7 @@ impl<'a> Writer<'a> {
 
     /// Once: an agent that was killed took its taints back no more. Those that come later are
     /// another writer's.
-    async fn clear_taints(&mut self, own: &[String]) -> Result<(), ()> {
+    async fn clear_taints(&mut self, own: &BTreeSet<String>) -> Result<(), ()> {
         let there = self.live.iter().flat_map(|live| live.spec.taints.iter().flatten());
         let is_any = there.into_iter().any(|taint| own.contains(&taint.key));
         let cleared = match (self.old.taints, is_any) {
@@ -254,7 +254,11 @@ impl<'a> Writer<'a> {
     }
 
     /// Sets isobar's taints, over what others write meanwhile.
-    async fn set_taints(&mut self, wanted: &[Taint], own: &[String]) -> Result<(), Failure> {
+    async fn set_taints(
+        &mut self,
+        wanted: &[Taint],
+        own: &BTreeSet<String>,
+    ) -> Result<(), Failure> {
         let mut conflicts = 0;
         loop {
             let Some(live) = &self.live else { return Ok(()) };

@@ -60,6 +60,24 @@ fn kube_node_is_written_and_left_clean() {
     );
 }
 
+/// As on SIGHUP with another `conditions.prefix`.
+#[test]
+fn kube_node_taint_under_a_key_of_before_is_taken_back() {
+    let bed = Bed::new();
+    bed.publish_until(Status::True, |node| taint_keys(node) == [TAINT]);
+    let key = "example.org/cpu-contention-pressure";
+    let mut renamed = wanted(Status::True);
+    renamed.taints[0].key = key.into();
+    renamed.taint_keys = [key.into()].into();
+    eventually("the new one alone is there", || {
+        bed.api.publish(renamed.clone());
+        taint_keys(&bed.node()) == [key]
+    });
+    let Bed { stub, api, dir: _dir } = bed;
+    api.last_word().say(SOON);
+    assert!(taint_keys(&stub.get("nodes", "", "n1").unwrap()).is_empty());
+}
+
 /// What the API server keeps of a writer other than isobar.
 fn of_another_writer() -> Value {
     json!({

@@ -1,6 +1,8 @@
 //! Taints of a contended node.
 //! Source: KEP-4205 and KEP-5394: one key per resource, for both scopes.
 
+use std::collections::BTreeSet;
+
 use crate::model::condition::{Condition, Resource, Status};
 use crate::model::decision::Taint;
 use crate::model::settings::Conditions;
@@ -23,7 +25,7 @@ pub fn taints(settings: &Conditions, conditions: &[Condition]) -> Vec<Taint> {
 
 /// The keys of all taints that may be set with this prefix.
 #[must_use]
-pub fn keys(prefix: &str) -> Vec<String> {
+pub fn keys(prefix: &str) -> BTreeSet<String> {
     RESOURCES.into_iter().map(|resource| key(prefix, resource)).collect()
 }
 
