@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use crate::program::{self, text};
 use isobar::record::incident::freeze::{freeze, import};
 use isobar::record::incident::retention::Retention;
-use isobar::record::incident::shelf::{Draft, Shelf};
+use isobar::record::incident::shelf::{Draft, Shelf, ShelfError};
 use isobar::record::incident::watch::{Seen, Turn, Watch};
 use isobar::record::incident::{Incident, Kind, State, Trigger, is_name, name_of};
 use isobar::record::journal::{Bounds, Journal, Ring, Start};
@@ -337,11 +337,16 @@ fn shelf_settles_in_a_directory_once_it_can_be_written() {
     shelf.remove(&name).unwrap();
     assert_eq!(shelf.list().unwrap(), []);
 
-    // One without a directory gets it then.
+    // One without a directory gets it then. Another that finds no place there stays as it is.
     let shelf = Shelf::in_memory();
-    shelf.note_in_memory(&kept);
-    shelf.settle(&dir.path().join("later")).unwrap();
-    assert_eq!(Shelf::in_dir(dir.path().join("later")).list().unwrap(), [kept]);
+    let long = Incident { name: format!("0{name}"), summary: "x".repeat(5 << 20), ..kept.clone() };
+    for one in [&long, &kept] {
+        shelf.note_in_memory(one);
+    }
+    let later = dir.path().join("later");
+    assert!(matches!(shelf.settle(&later), Err(ShelfError::TooLong { .. })));
+    assert_eq!(Shelf::in_dir(later).list().unwrap(), [kept]);
+    assert_eq!(shelf.find(&long.name).unwrap(), long);
 }
 
 #[test]

@@ -74,31 +74,39 @@ impl Shelf {
     /// Moves what is in memory to the directory, if there is one; whether there was any.
     ///
     /// # Errors
-    /// As those of [`Shelf::settle`].
+    /// As those of [`Shelf::settle`]. All others are moved.
     pub fn settle_again(&self) -> Result<bool, ShelfError> {
-        if self.dir.get().is_none() || self.lock().is_empty() {
-            return Ok(false);
-        }
         let names: Vec<_> = self.lock().keys().cloned().collect();
-        for name in names {
-            let Ok(incident) = self.find(&name) else { continue };
-            let ticks = self.lock().get(&name).and_then(|(_, file)| file.as_ref().map(path_of));
-            let Some(ticks) = ticks else {
-                self.note(&incident)?;
-                continue;
-            };
-            let draft = self.draft()?;
-            let io = |source| ShelfError::Io { path: draft.path.clone(), source };
-            let copied = File::open(ticks)
-                .and_then(|mut ticks| io::copy(&mut ticks, &mut &draft.file))
-                .map_err(io);
-            if let Err(why) = copied {
-                self.discard(&draft);
-                return Err(why);
+        let Some(dir) = self.dir.get().filter(|_| !names.is_empty()) else { return Ok(false) };
+        let moved: Vec<_> = names.iter().map(|name| self.move_to(dir, name)).collect();
+        moved.into_iter().collect::<Result<(), _>>().map(|()| true)
+    }
+
+    fn move_to(&self, dir: &Path, name: &str) -> Result<(), ShelfError> {
+        // It is not removed while it is opened.
+        let kept = |(incident, file): &(Incident, Option<File>)| {
+            (incident.clone(), file.as_ref().map(|file| File::open(path_of(file))))
+        };
+        let Some((incident, ticks)) = self.lock().get(name).map(kept) else { return Ok(()) };
+        match ticks {
+            None => write(dir, &incident)?,
+            Some(ticks) => {
+                let draft = self.draft()?;
+                let copied = ticks
+                    .and_then(|mut ticks| io::copy(&mut ticks, &mut &draft.file))
+                    .map_err(|source| ShelfError::Io { path: draft.path.clone(), source });
+                if let Err(why) = copied {
+                    self.discard(&draft);
+                    return Err(why);
+                }
+                self.put(dir, incident, draft)?;
             }
-            self.keep(incident, draft)?;
         }
-        Ok(true)
+        // One that an operator has removed meanwhile stays removed.
+        if self.lock().remove(name).is_none() {
+            delete(dir, name)?;
+        }
+        Ok(())
     }
 
     /// All incidents, oldest first. Documents that cannot be read are left out.
@@ -199,21 +207,32 @@ impl Shelf {
     /// # Errors
     /// If it cannot be written; then nothing of it is kept.
     pub fn keep(&self, mut incident: Incident, draft: Draft) -> Result<Incident, ShelfError> {
-        let io = |source| ShelfError::Io { path: draft.path.clone(), source };
-        incident.size = draft.file.metadata().map_err(io)?.len();
-        let dir = self.dir.get().filter(|_| !draft.is_in_memory);
-        let Some(dir) = dir else {
-            let name = incident.name.clone();
+        let name = incident.name.clone();
+        let Some(dir) = self.dir.get().filter(|_| !draft.is_in_memory) else {
+            incident.size = draft.size()?;
             self.lock().insert(name, (incident.clone(), Some(draft.file)));
             return Ok(incident);
         };
+        let kept = self.put(dir, incident, draft)?;
+        self.lock().remove(&name);
+        Ok(kept)
+    }
+
+    /// Puts an incident with its ticks into the directory.
+    fn put(
+        &self,
+        dir: &Path,
+        mut incident: Incident,
+        draft: Draft,
+    ) -> Result<Incident, ShelfError> {
+        incident.size = draft.size()?;
         let path = recording(dir, &incident.name);
         // A node that is reset may be what it tells of.
         let synced = draft.file.sync_all();
         let kept = synced
             .and_then(|()| fs::rename(&draft.path, &path))
             .map_err(|source| ShelfError::Io { path: path.clone(), source })
-            .and_then(|()| self.note(&incident));
+            .and_then(|()| write(dir, &incident));
         if kept.is_err() {
             // Without its document nothing would ever remove it.
             let _ = fs::remove_file(&path);
@@ -256,12 +275,9 @@ impl Shelf {
     /// # Errors
     /// If older incidents would be removed once this one is kept.
     pub fn has_room(&self, incident: &Incident, draft: &Draft) -> Result<(), ShelfError> {
-        let io = |source| ShelfError::Io { path: draft.path.clone(), source };
         let mut all = self.list()?;
         let (n, size) = (all.len(), all.iter().map(|one| one.size).sum());
-        let with_it =
-            Incident { size: draft.file.metadata().map_err(io)?.len(), ..incident.clone() };
-        all.push(with_it);
+        all.push(Incident { size: draft.size()?, ..incident.clone() });
         // None is too old.
         match draft.retention().beyond(all, Nanos(0)).is_empty() {
             true => Ok(()),
@@ -303,6 +319,11 @@ impl Draft {
     /// Bytes that it may have.
     pub(super) fn most(&self) -> Bytes {
         self.retention().one
+    }
+
+    fn size(&self) -> Result<u64, ShelfError> {
+        let io = |source| ShelfError::Io { path: self.path.clone(), source };
+        Ok(self.file.metadata().map_err(io)?.len())
     }
 
     fn retention(&self) -> Retention {
