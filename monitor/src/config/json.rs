@@ -78,6 +78,7 @@ impl Room {
 
     /// Whether there is room for so many more.
     fn takes(&self, bytes: usize) -> bool {
+        // After something that found no room nothing more is kept.
         let left = self.left.get().checked_sub(bytes);
         self.left.set(left.unwrap_or(0));
         if left.is_none() {
@@ -157,13 +158,13 @@ impl<'de> Visitor<'de> for Reader<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Node, A::Error> {
         let mut list = Vec::new();
-        while self.room.takes(room_of(&list)) {
-            let Some(item) = items.next_element_seed(self)? else {
-                return Ok(node(Value::List(list)));
-            };
+        while let Some(item) = items.next_element_seed(self)? {
+            if !self.room.takes(room_of(&list)) {
+                while items.next_element::<IgnoredAny>()?.is_some() {}
+                break;
+            }
             list.push(item);
         }
-        while items.next_element::<IgnoredAny>()?.is_some() {}
         Ok(node(Value::List(list)))
     }
 

@@ -9,13 +9,13 @@
 mod spec;
 #[cfg(test)]
 mod tests;
+pub mod told;
 
 use jiff::fmt::temporal::DateTimeParser;
-use serde::Deserializer;
 
 use super::QOS_CLASSES;
 use super::fields::{Field, Fields};
-use super::json::{self, Keys, Part};
+use super::json;
 use super::problem::{Invalid, Place, Problem, Problems};
 use super::yaml::{self, Node};
 use isobar_core::model::pod::QosClass;
@@ -45,98 +45,6 @@ const MAKERS: [(&str, &[&str]); 8] = [
 
 /// Keys of annotations that are read: what the kubelet notes. Others are of any size.
 const NOTED: &str = "kubernetes.io/config.";
-
-/// Bytes of memory for what is read of each of a pod's three parts: some hundred labels and containers.
-/// An object may have 1.5 MB of text, and its owner writes it.
-const ROOM: usize = 256 << 10;
-
-/// Of a pod that a server tells of: most of its text is of no use here.
-const READ: Keys = Keys::Only(&[
-    (
-        "metadata",
-        Keys::Within(
-            ROOM,
-            &Keys::Only(&[
-                ("name", Keys::All),
-                ("generateName", Keys::All),
-                ("namespace", Keys::All),
-                ("uid", Keys::All),
-                ("resourceVersion", Keys::All),
-                ("creationTimestamp", Keys::All),
-                ("deletionTimestamp", Keys::All),
-                ("deletionGracePeriodSeconds", Keys::All),
-                ("labels", Keys::All),
-                ("annotations", Keys::Beginning(NOTED)),
-                ("ownerReferences", Keys::All),
-            ]),
-        ),
-    ),
-    ("spec", Keys::Within(ROOM, &spec::READ)),
-    (
-        "status",
-        Keys::Within(
-            ROOM,
-            &Keys::Only(&[
-                ("startTime", Keys::All),
-                ("qosClass", Keys::All),
-                ("allocatedResources", Keys::All),
-                ("reason", Keys::All),
-                ("phase", Keys::All),
-                ("initContainerStatuses", STATUS),
-                ("containerStatuses", STATUS),
-                ("ephemeralContainerStatuses", STATUS),
-            ]),
-        ),
-    ),
-]);
-const STATUS: Keys = Keys::Only(&[
-    ("name", Keys::All),
-    ("containerID", Keys::All),
-    ("restartCount", Keys::All),
-    ("allocatedResources", Keys::All),
-    ("resources", Keys::All),
-]);
-
-/// How many faults of a pod are told.
-const FAULTS: usize = 3;
-
-/// A pod as a server tells of it.
-#[derive(Debug, Clone, Default)]
-pub struct Told {
-    /// `metadata.resourceVersion`.
-    pub version: Option<String>,
-    /// `spec.nodeName`.
-    pub node: String,
-    pub pod: Pod,
-    /// How much memory it takes, about.
-    pub bytes: usize,
-    /// What of it could not be read, and is left out; empty if nothing.
-    pub faults: String,
-}
-
-/// Reads an object that a server sends, whatever it is. In place of what cannot be read the pod has
-/// nothing: its owner must not make it nameless by one field.
-pub fn told<'de, D: Deserializer<'de>>(from: D) -> Result<Told, D::Error> {
-    let Part { node, bytes, is_cut } = json::part(&READ, from)?;
-    let problems = Problems::default();
-    let mut told = Told { bytes, ..Told::default() };
-    if let Some(object) = Fields::of(&node, &problems) {
-        let mut object = object.lenient();
-        let mut manifest = Manifest::default();
-        manifest.pod(&mut object);
-        told.pod = manifest.pods.remove(0);
-        let mut text = |part, key| object.map(part)?.raw(key).map(ToOwned::to_owned);
-        told.version = text("metadata", "resourceVersion");
-        told.node = text("spec", "nodeName").unwrap_or_default();
-    }
-    let cut = is_cut.then(|| "it has more than is read".to_owned());
-    let faults = problems
-        .take_sorted()
-        .into_iter()
-        .map(|Problem { path, message, .. }| format!("{path}: {message}"));
-    told.faults = faults.take(FAULTS).chain(cut).collect::<Vec<_>>().join("; ");
-    Ok(told)
-}
 
 /// Reads all documents of `file`. An error if there is neither a pod nor a list that could have
 /// held one.

@@ -141,7 +141,6 @@ impl Board {
     pub(super) fn set_evicted(&self, uid: &str, namespace: &str, name: &str) {
         let is_news = self.0.send_if_modified(|known| {
             let pod = known.pods.as_ref().and_then(|pods| pods.get(uid));
-            // Who may write events in a namespace may name any uid in them.
             let is_this = pod.is_some_and(|pod| pod.namespace == namespace && pod.name == name);
             let is_news = is_this && known.evicted.insert(uid.into());
             known.mark();
@@ -195,6 +194,18 @@ impl Board {
 
     pub(super) fn node_uid(&self) -> Option<String> {
         self.0.borrow().node_uid.clone()
+    }
+
+    /// The thread ends: nothing more is heard or told.
+    pub(super) fn end(&self) {
+        self.0.send_modify(|known| {
+            (known.disks, known.is_followed) = (None, false);
+            for one in known.capabilities.values_mut() {
+                one.state = CapabilityState::Absent;
+                one.detail = "the thread that talks to the API server has ended".into();
+                one.remedy = Some("restart the agent".into());
+            }
+        });
     }
 
     /// Reports how `name` works; a change is a line in the log.

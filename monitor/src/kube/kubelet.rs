@@ -85,7 +85,10 @@ impl Talk {
         self.config_in -= 1;
         let n = disks(client, board).await?;
         let names = match has_names(is_answering, board) {
-            true => String::new(),
+            true => {
+                self.named = Seen::default();
+                String::new()
+            }
             false => name_pods(client, (&mut self.named, &access.node), is_answering, board).await,
         };
         Ok(format!("disk use of {n} pods by {}{names}", kubelet.url))

@@ -24,7 +24,7 @@ mod writer;
 
 use std::collections::BTreeSet;
 use std::io;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -44,7 +44,7 @@ pub use self::node::NAME as NODE_OBJECT;
 pub use self::proxy::{Proxy, ProxyError};
 use crate::act::evict::Way;
 use crate::config::kubernetes::{Access, Publish};
-use isobar_core::model::capability::{Capability, CapabilityState};
+use isobar_core::model::capability::Capability;
 use isobar_core::model::condition::Condition;
 use isobar_core::model::decision::Taint;
 use isobar_core::model::disk::PodDisks;
@@ -99,38 +99,40 @@ impl ApiServer {
         let way = Way { requests, is_answering, is_allowed };
         let (alive, ended) = sync_channel(0);
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-        let board = Board::new(to_known);
-        let (is_answering, is_allowed) = (way.is_answering.clone(), way.is_allowed.clone());
+        let thread = Thread { board: Board::new(to_known), is_answering: way.is_answering.clone() };
+        let is_allowed = way.is_allowed.clone();
         thread::Builder::new().name("kube".into()).spawn(move || {
+            let Thread { board, is_answering } = &thread;
             runtime.block_on(async {
                 let mut wanted = from_wanted.clone();
                 let last = wanted.wait_for(|wanted| wanted.is_last);
                 // Before there is a connection nothing was written that would have to be undone.
                 let client = tokio::select! {
-                    client = connect(&access.connection, &board) => client,
+                    client = connect(&access.connection, board) => client,
                     _ = last => return,
                 };
                 let rest = async {
                     tokio::join!(
-                        pods::watch(client.clone(), &access.node, &is_answering, &board),
-                        events::post(client.clone(), &access, from_notes, &board),
+                        pods::watch(client.clone(), &access.node, is_answering, board),
+                        events::post(client.clone(), &access, from_notes, board),
                         evict::answer(
                             client.clone(),
                             from_requests,
                             from_evictions,
                             &is_allowed,
-                            &board
+                            board
                         ),
-                        kubelet::ask(&access, &is_answering, &board),
-                        victims::watch(client.clone(), &access.node, from_may, &board),
+                        kubelet::ask(&access, is_answering, board),
+                        victims::watch(client.clone(), &access.node, from_may, board),
                     )
                 };
                 tokio::select! {
-                    () = writer::keep(client.clone(), &access, from_wanted, &board) => {}
+                    () = writer::keep(client.clone(), &access, from_wanted, board) => {}
                     _ = rest => {}
                 }
             });
-            drop((board, alive));
+            drop(thread);
+            drop(alive);
         })?;
         let ended = Arc::new(Mutex::new(ended));
         Ok(Self { known, wanted, evictions, may_kubelet_evict, notes, way, ended })
@@ -170,16 +172,7 @@ impl ApiServer {
     /// What works and what does not.
     #[must_use]
     pub fn capabilities(&self) -> Vec<Capability> {
-        let mut all = self.known.borrow().capabilities();
-        if self.known.has_changed().is_err() {
-            self.way.is_answering.store(false, Ordering::Relaxed);
-            for one in &mut all {
-                one.state = CapabilityState::Absent;
-                one.detail = "the thread that talks to the API server has ended".into();
-                one.remedy = Some("restart the agent".into());
-            }
-        }
-        all
+        self.known.borrow().capabilities()
     }
 
     /// Has the node's object say this from now on.
@@ -218,6 +211,19 @@ impl ApiServer {
     #[must_use]
     pub fn last_word(&self) -> LastWord {
         LastWord { wanted: self.wanted.clone(), ended: self.ended.clone() }
+    }
+}
+
+/// What the thread has in hand. However it ends, that is known.
+struct Thread {
+    board: Board,
+    is_answering: Arc<AtomicBool>,
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        self.is_answering.store(false, Ordering::Relaxed);
+        self.board.end();
     }
 }
 

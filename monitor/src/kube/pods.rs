@@ -6,19 +6,19 @@ mod tests;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::{self, Config, Event, ListSemantic, watcher};
+use kube::runtime::watcher::{self, Config, Event, watcher};
 use kube::{Api, Client, Resource};
 use serde::{Deserialize, Deserializer};
-use tokio::time::sleep;
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use tokio_stream::{Stream, StreamExt as _};
 
@@ -26,7 +26,7 @@ use super::board::{Board, Namer, Report};
 use super::bound::Excess;
 use super::client::{Failure, PROBED, Trouble, answers};
 use super::jitter::about;
-use crate::config;
+use crate::config::pods::told;
 use isobar_core::model::workload::{MIRROR, Pod, Pods};
 use isobar_core::policy::assess::critical::SOURCE;
 
@@ -37,48 +37,53 @@ const PERMISSION: &str = "allow it to get, list and watch pods";
 /// hundred, and a server that goes on telling of more would take all memory.
 const MOST: usize = 5_000;
 /// Bytes of memory for all of them: a usual pod takes some ten thousand.
-const ROOM: usize = 48 << 20;
+const ROOM: usize = 32 << 20;
 /// How many come at once where all together are more than is read of an answer.
-const PAGE: u32 = 10;
+const PAGE: u32 = 16;
+/// What changes is told so often at most: a pod's owner may change it many times a second.
+const TOLD_EVERY: Duration = Duration::from_millis(100);
 
 /// Watches until the agent leaves. `is_answering` tells whether the API server answers.
 pub(super) async fn watch(client: Client, node: &str, is_answering: &AtomicBool, board: &Board) {
     let api: Api<Told> = Api::all(client.clone());
-    // As a kubelet lists them, from the server's cache and without pages: before Kubernetes 1.34 each
-    // page is read from etcd, and for that pods of the whole cluster.
-    let config = Config { page_size: None, ..Config::default() };
-    let mut config = config.any_semantic().fields(&format!("spec.nodeName={node}"));
     let server = Server { client, is_answering, board };
     let mut seen = Seen::default();
+    let mut page = None;
     loop {
-        let events = watcher(api.clone(), config.clone()).default_backoff();
-        if follow(pin!(events), node, &server, &mut seen).await.is_break() {
-            if config.page_size.is_some() {
-                sleep(about(PROBED.0)).await;
-            }
-            // From its cache the server would answer with all at once.
-            config.list_semantic = ListSemantic::MostRecent;
-            config.page_size = Some(PAGE);
-        }
+        let config = Config { page_size: page, ..Config::default() };
+        let config = config.fields(&format!("spec.nodeName={node}"));
+        // As a kubelet lists them, from the server's cache: it would answer with all at once, and
+        // before Kubernetes 1.34 each page is read from etcd, and for that pods of the whole cluster.
+        let config = if page.is_none() { config.any_semantic() } else { config };
+        let events = watcher(api.clone(), config).default_backoff();
+        page = follow(pin!(events), (node, page), &server, &mut seen).await;
     }
 }
 
-/// Follows one watch until it has to be begun anew; if it breaks, because the list is too large.
+/// Follows one watch until it has to be begun anew; how many pods a page has then.
 async fn follow<E>(
     mut events: E,
-    node: &str,
+    (node, page): (&str, Option<u32>),
     server: &Server<'_>,
     seen: &mut Seen,
-) -> ControlFlow<()>
+) -> Option<u32>
 where
     E: Stream<Item = Result<Event<Told>, watcher::Error>> + Unpin,
 {
     let mut listing = Some(Seen::default());
     let mut trouble: Option<Trouble> = None;
     let mut wait = PROBED.0;
+    let mut is_new = false;
+    let mut telling = interval(TOLD_EVERY);
+    telling.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let next = tokio::select! {
             next = events.next() => next,
+            _ = telling.tick(), if is_new => {
+                is_new = false;
+                server.tell(seen);
+                continue;
+            }
             () = sleep(about(wait)), if trouble.is_some() => {
                 let ends = |trouble: &mut Trouble| trouble.ends_within(wait);
                 let is_over = server.probe().await && trouble.take_if(ends).is_some();
@@ -90,26 +95,33 @@ where
             }
         };
         let is_complete = match next {
-            None => return ControlFlow::Continue(()),
-            Some(Err(watcher::Error::InitialListFailed(why)))
-                if matches!(Excess::among(&why), Some(Excess::Size { .. })) =>
-            {
-                server.fails(Failure::from(&why), &listing).await;
-                return ControlFlow::Break(());
-            }
+            None => return page,
+            // All are listed anew: they may come at once by now.
+            Some(Ok(Event::Init)) if listing.is_none() && page.is_some() => return None,
             Some(Err(why)) => {
                 trouble = Some(Trouble::of(&why));
                 server.fails(Failure::from(&why), &listing).await;
-                continue;
+                match smaller(&why, page) {
+                    None => continue,
+                    smaller => return smaller,
+                }
             }
             Some(Ok(event)) => take(event, node, seen, &mut listing),
         };
         if is_complete {
             (trouble, wait) = (None, PROBED.0);
             server.is_answering.store(true, Ordering::Relaxed);
-            server.tell(seen);
+            is_new = true;
         }
     }
+}
+
+/// The page after one that was too large; `None` if that is not what failed, or it was one pod.
+fn smaller(why: &watcher::Error, page: Option<u32>) -> Option<u32> {
+    let watcher::Error::InitialListFailed(why) = why else { return None };
+    let is_too_large = matches!(Excess::among(why), Some(Excess::Size { .. }));
+    let smaller = page.map_or(PAGE, |page| page / 4);
+    Some(smaller).filter(|smaller| is_too_large && *smaller > 0)
 }
 
 /// The API server, as far as it is asked whether it answers.
@@ -164,17 +176,21 @@ pub(super) struct Seen {
     bytes: usize,
     /// Pods that are left out: their names, and why.
     left_out: BTreeMap<String, String>,
+    /// Pods that are known in part: their names, and what could not be read.
+    in_part: BTreeMap<String, String>,
 }
 
 impl Seen {
-    /// All that a list tells, one after the other. One that was left out before is not told again.
+    /// All that a list tells, one after the other. What was said of one before is not said again.
     pub(super) fn list(&mut self, all: Vec<Told>, node: &str) {
         (self.pods, self.bytes) = Default::default();
         let names: BTreeSet<String> = all.iter().map(|told| told.pod.full_name()).collect();
         for told in all {
             self.put(told, node);
         }
-        self.left_out.retain(|name, _| names.contains(name));
+        for said in [&mut self.left_out, &mut self.in_part] {
+            said.retain(|name, _| names.contains(name));
+        }
     }
 
     pub(super) fn pods(&self) -> Pods {
@@ -185,17 +201,21 @@ impl Seen {
         let name = told.pod.full_name();
         let Told { faults, pod, bytes, .. } = match told.of_node(node) {
             Ok(told) => told,
-            Err(why) => return self.leave_out(name, why),
+            Err(why) => return self.leave_out(&name, &why),
         };
-        self.left_out.remove(&name);
-        let uid = pod.uid.clone();
-        let before = self.take_out(&uid);
-        if before.is_none() && !faults.is_empty() {
+        if faults.is_empty() {
+            self.in_part.remove(&name);
+        } else if is_news(&mut self.in_part, &name, &faults) {
             tracing::warn!(pod = name, "the pod {name} is known in part: {faults}");
         }
+        let uid = pod.uid.clone();
+        self.take_out(&uid);
         self.bytes += bytes;
-        self.pods.insert(uid, (pod, bytes));
+        self.pods.insert(uid.clone(), (pod, bytes));
         self.make_room();
+        if self.pods.contains_key(&uid) {
+            self.left_out.remove(&name);
+        }
     }
 
     /// A pod that is over takes no place of one that runs; then large ones go first.
@@ -204,10 +224,8 @@ impl Seen {
             let first = self.pods.iter().max_by_key(|(_, (pod, bytes))| (pod.is_over, *bytes));
             let Some(uid) = first.map(|(uid, _)| uid.clone()) else { return };
             let Some(pod) = self.take_out(&uid) else { return };
-            self.leave_out(
-                pod.full_name(),
-                "there is no room for so many pods, or so large ones".into(),
-            );
+            let why = "there is no room for so many pods, or so large ones";
+            self.leave_out(&pod.full_name(), why);
         }
     }
 
@@ -217,17 +235,16 @@ impl Seen {
         Some(pod)
     }
 
-    fn leave_out(&mut self, name: String, why: String) {
-        if self.left_out.len() >= MOST && !self.left_out.contains_key(&name) {
-            return;
-        }
-        if self.left_out.insert(name.clone(), why.clone()).as_ref() != Some(&why) {
+    fn leave_out(&mut self, name: &str, why: &str) {
+        if is_news(&mut self.left_out, name, why) {
             tracing::warn!(pod = name, "leaving out the pod {name}: {why}");
         }
     }
 
     fn remove(&mut self, told: &Told) {
-        self.left_out.remove(&told.pod.full_name());
+        for said in [&mut self.left_out, &mut self.in_part] {
+            said.remove(&told.pod.full_name());
+        }
         self.take_out(&told.pod.uid);
     }
 
@@ -244,6 +261,12 @@ impl Seen {
             n => format!("; {n} are left out, see the log"),
         }
     }
+}
+
+/// Takes note of what is to be said of a pod, unless it was said already or there is too much of it.
+fn is_news(said: &mut BTreeMap<String, String>, name: &str, why: &str) -> bool {
+    let has_room = said.len() < MOST || said.contains_key(name);
+    has_room && said.insert(name.into(), why.into()).is_none_or(|before| before != why)
 }
 
 /// A pod as a server tells of it. It is read as it comes in: a list is in memory as a whole, and an
@@ -281,7 +304,7 @@ impl Told {
 
 impl<'de> Deserialize<'de> for Told {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let config::pods::Told { version, node, pod, bytes, faults } = config::pods::told(from)?;
+        let told::Told { version, node, pod, bytes, faults } = told::told(from)?;
         let text = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
         let metadata = ObjectMeta {
             name: text(&pod.name),

@@ -112,7 +112,7 @@ async fn follow(
             Some(Err(why)) => return Err(Failure::from(&why)),
             Some(Ok(WatchEvent::Error(status))) => return Err(Failure::of_watch(&status)),
             Some(Ok(WatchEvent::Added(event) | WatchEvent::Modified(event))) => {
-                if let Some((uid, namespace, name)) = victim(&event.data, node) {
+                if let Some((uid, namespace, name)) = victim(&event, node) {
                     board.set_evicted(uid, namespace, name);
                 }
                 event.metadata.resource_version
@@ -127,14 +127,16 @@ async fn follow(
 }
 
 /// Uid, namespace and name of the pod, if the kubelet of this node evicts it.
-fn victim<'a>(event: &'a Value, node: &str) -> Option<(&'a str, &'a str, &'a str)> {
-    let text = |at: &str| event.pointer(at).and_then(Value::as_str);
+fn victim<'a>(event: &'a DynamicObject, node: &str) -> Option<(&'a str, &'a str, &'a str)> {
+    let text = |at: &str| event.data.pointer(at).and_then(Value::as_str);
     let is_evicted = text("/reason") == Some("Evicted")
         && text("/source/component") == Some("kubelet")
         && text("/source/host") == Some(node);
-    let uid = text("/involvedObject/uid").filter(|uid| is_evicted && !uid.is_empty())?;
-    let named = |part: &str| text(&format!("/involvedObject/{part}")).unwrap_or_default();
-    Some((uid, named("namespace"), named("name")))
+    let [uid, namespace, name] = ["uid", "namespace", "name"]
+        .map(|part| text(&format!("/involvedObject/{part}")).unwrap_or_default());
+    // Who may write events in a namespace may write what he likes in them.
+    let is_of_its_namespace = event.metadata.namespace.as_deref() == Some(namespace);
+    (is_evicted && is_of_its_namespace && !uid.is_empty()).then_some((uid, namespace, name))
 }
 
 #[cfg(test)]
@@ -146,20 +148,23 @@ mod tests {
     fn victim_is_one_of_this_nodes_kubelet() {
         #[rustfmt::skip]
         let table = [
-            // reason, component, host, uid, victim
-            ("Evicted", "kubelet", "n1", "u1", Some(("u1", "shop", "web"))),
-            ("Evicted", "kubelet", "n2", "u1", None),
-            ("Evicted", "isobar",  "n1", "u1", None),
-            ("Killing", "kubelet", "n1", "u1", None),
-            ("Evicted", "kubelet", "n1", "",   None),
+            // the event's namespace, reason, component, host, uid, victim
+            ("shop", "Evicted", "kubelet", "n1", "u1", Some(("u1", "shop", "web"))),
+            ("shop", "Evicted", "kubelet", "n2", "u1", None),
+            ("shop", "Evicted", "isobar",  "n1", "u1", None),
+            ("shop", "Killing", "kubelet", "n1", "u1", None),
+            ("shop", "Evicted", "kubelet", "n1", "",   None),
+            ("evil", "Evicted", "kubelet", "n1", "u1", None), // forged
         ];
-        for (reason, component, host, uid, want) in table {
+        for (namespace, reason, component, host, uid, want) in table {
             let event = json!({
-                "reason": reason, "source": {"component": component, "host": host},
+                "metadata": {"namespace": namespace}, "reason": reason, "source": {"component": component, "host": host},
                 "involvedObject": {"kind": "Pod", "namespace": "shop", "name": "web", "uid": uid},
             });
-            assert_eq!(victim(&event, "n1"), want, "{event}");
+            let read = serde_json::from_value(event.clone()).unwrap();
+            assert_eq!(victim(&read, "n1"), want, "{event}");
         }
-        assert_eq!(victim(&json!({"reason": 1, "source": []}), "n1"), None);
+        let odd = serde_json::from_value(json!({"metadata": {}, "reason": 1, "source": []}));
+        assert_eq!(victim(&odd.unwrap(), "n1"), None);
     }
 }

@@ -138,15 +138,15 @@ fn kube_faults_answers_without_end_are_given_up() {
     #[rustfmt::skip]
     let table = [
         // verb, path, effect, capability, detail
-        ("list",  "/api/v1/pods",  Effect::Endless, "pods",            "answer is larger than 32 MiB"),
-        ("watch", "/api/v1/pods",  Effect::Endless, "pods",            "answer is larger than 32 MiB"),
-        ("list",  "/api/v1/nodes", Effect::Endless, "node object",     "answer is larger than 32 MiB"),
+        ("list",  "/api/v1/pods",  Effect::Endless, "pods",            "answer is larger than 12 MiB"),
+        ("watch", "/api/v1/pods",  Effect::Endless, "pods",            "answer is larger than 12 MiB"),
+        ("list",  "/api/v1/nodes", Effect::Endless, "node object",     "answer is larger than 12 MiB"),
         ("list",  "/api/v1/pods",  Effect::Trickle, "pods",            "not answered within 30 s"),
         ("list",  "/api/v1/nodes", Effect::Trickle, "node object",     "not answered within 30 s"),
         ("list",  "/api/v1/nodes", Effect::Hang,    "node object",     "not answered within 30 s"),
         ("watch", "/api/v1/nodes", Effect::Mute,    "node object",     "not answered within 30 s"),
         ("watch", "/api/v1/pods",  Effect::Mute,    "pods",            "not answered within 30 s"),
-        ("patch", "*",             Effect::Endless, "node conditions", "answer is larger than 32 MiB"),
+        ("patch", "*",             Effect::Endless, "node conditions", "answer is larger than 12 MiB"),
         ("patch", "*",             Effect::Trickle, "node conditions", "not answered within 10 s"),
         ("list",  "/api/v1/pods",  Effect::Text { code: 200, text: "{\"items\": [".into() }, "pods", "answer cannot be read: EOF"),
     ];

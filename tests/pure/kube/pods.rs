@@ -56,14 +56,24 @@ fn kube_pods_that_are_too_large_for_one_answer_come_in_pages() {
     let lists: Vec<_> =
         lists.filter(|call| call.resource == "pods" && call.verb == "list").collect();
     let option = |n: usize, name: &str| lists[n].query.get(name).map(String::as_str);
-    assert_eq!((option(0, "limit"), option(0, "resourceVersion")), (None, Some("0")));
-    assert_eq!(
-        (lists.len(), option(1, "limit"), option(1, "resourceVersion")),
-        (4, Some("10"), None)
-    );
+    let limits: Vec<_> = (0..lists.len()).map(|n| option(n, "limit")).collect();
+    assert_eq!(limits, [[None, Some("16")].as_slice(), &[Some("4"); 7]].concat());
+    assert_eq!((option(0, "resourceVersion"), option(1, "resourceVersion")), (Some("0"), None));
     // A change afterwards is seen, as of any other.
     bed.stub.remove("pods", "shop", "large07");
     eventually("its end is seen", || names(&bed).len() == 24);
+    // Once they are fewer, a new list is one from the cache again.
+    for n in 0..20 {
+        bed.stub.remove("pods", "shop", &format!("large{n:02}"));
+    }
+    eventually("few are left", || names(&bed).len() == 5);
+    bed.stub.expire_watches();
+    bed.stub.compact();
+    bed.stub.put(pod("n1", "shop", "new")).unwrap();
+    eventually("a new pod is seen", || names(&bed).len() == 6);
+    let last = bed.stub.seen().into_iter().map(|seen| seen.call);
+    let last = last.filter(|call| call.resource == "pods" && call.verb == "list").last().unwrap();
+    assert_eq!(last.query.get("limit"), None, "{last:?}");
 }
 
 #[test]

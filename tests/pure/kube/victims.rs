@@ -7,9 +7,14 @@ use serde_json::json;
 
 /// What the kubelet of a node writes when it begins to evict.
 fn evicted(stub: &Stub, name: &str, host: &str, pod: &Value) {
+    evicted_in("shop", stub, name, host, pod);
+}
+
+/// Another namespace than the pod's is no place of the kubelet's.
+fn evicted_in(namespace: &str, stub: &Stub, name: &str, host: &str, pod: &Value) {
     stub.put(json!({
         "apiVersion": "v1", "kind": "Event",
-        "metadata": {"namespace": "shop", "name": name},
+        "metadata": {"namespace": namespace, "name": name},
         "involvedObject": {
             "kind": "Pod", "apiVersion": "v1", "namespace": "shop",
             "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"],
@@ -62,10 +67,11 @@ fn kube_victims_of_the_kubelet_are_known_before_their_status_says_so() {
     eventually("the victim is known", || pod(&bed, "web").is_some_and(|pod| pod.is_evicted));
     let web = pod(&bed, "web").unwrap();
     assert!(!web.is_over && web.ends_within.is_some(), "{web:?}");
-    // What another namespace's events say of this one's pods is forged.
-    let mut forged = of("db");
-    forged["metadata"]["name"] = json!("web");
-    evicted(&bed.stub, "forged", "n1", &forged);
+    // What another namespace's events say of this one's pods is forged, and so is another name.
+    evicted_in("evil", &bed.stub, "forged", "n1", &of("db"));
+    let mut renamed = of("other");
+    renamed["metadata"]["name"] = json!("web");
+    evicted(&bed.stub, "renamed", "n1", &renamed);
     let mut job = generate::pod("n1", "shop", "job");
     job["status"]["phase"] = json!("Succeeded");
     bed.stub.put(job).unwrap();

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::told::FEW;
 use crate::config::fields::{Field, Fields};
 use crate::config::json::Keys;
 use isobar_core::model::quantity::{Quantity, ResourceList};
@@ -16,27 +17,34 @@ pub(super) const READ: Keys = Keys::Only(&[
     ("priorityClassName", Keys::All),
     ("terminationGracePeriodSeconds", Keys::All),
     ("restartPolicy", Keys::All),
-    ("resources", Keys::All),
-    ("overhead", Keys::All),
-    ("tolerations", Keys::All),
-    ("volumes", VOLUME),
-    ("initContainers", CONTAINER),
-    ("containers", CONTAINER),
-    ("ephemeralContainers", CONTAINER),
+    ("resources", FEW),
+    ("overhead", FEW),
+    ("tolerations", Keys::Within(32 << 10, &Keys::All)),
+    ("volumes", VOLUMES),
+    ("initContainers", CONTAINERS),
+    ("containers", CONTAINERS),
+    ("ephemeralContainers", CONTAINERS),
 ]);
-const VOLUME: Keys = Keys::Only(&[
-    ("name", Keys::All),
-    ("emptyDir", Keys::All),
-    ("hostPath", EMPTY),
-    ("configMap", EMPTY),
-    ("gitRepo", EMPTY),
-]);
-const CONTAINER: Keys = Keys::Only(&[
-    ("name", Keys::All),
-    ("resources", Keys::All),
-    ("restartPolicy", Keys::All),
-    ("restartPolicyRules", Keys::All),
-]);
+const VOLUMES: Keys = Keys::Within(
+    64 << 10,
+    &Keys::Only(&[
+        ("name", Keys::All),
+        ("emptyDir", Keys::All),
+        ("hostPath", EMPTY),
+        ("configMap", EMPTY),
+        ("gitRepo", EMPTY),
+    ]),
+);
+/// Some sixty.
+const CONTAINERS: Keys = Keys::Within(
+    128 << 10,
+    &Keys::Only(&[
+        ("name", Keys::All),
+        ("resources", Keys::All),
+        ("restartPolicy", Keys::All),
+        ("restartPolicyRules", Keys::All),
+    ]),
+);
 /// That it is there is enough.
 const EMPTY: Keys = Keys::Only(&[]);
 

@@ -1,7 +1,6 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::config::yaml::Value;
 use isobar_core::model::quantity::ResourceList;
 use isobar_core::model::workload::ContainerKind::{Ephemeral, Init, Regular, Sidecar};
 use isobar_core::model::workload::{RestartPolicy, RestartRule};
@@ -12,7 +11,7 @@ fn read_all(text: &str) -> Manifest {
 }
 
 #[track_caller]
-fn one(text: &str) -> Pod {
+pub(super) fn one(text: &str) -> Pod {
     let mut found = read_all(text);
     assert_eq!((found.pods.len(), &found.others), (1, &vec![]));
     found.pods.remove(0)
@@ -25,7 +24,7 @@ fn wrong(text: &str) -> Vec<String> {
 }
 
 /// As `kubectl get pod -o yaml` prints it, shortened.
-const PRINTED: &str = r#"
+pub(super) const PRINTED: &str = r#"
 apiVersion: v1
 kind: Pod
 metadata:
@@ -138,50 +137,6 @@ fn read_knows_volumes_that_take_of_the_node() {
             want.into_iter().map(|(local, text)| ("v", local, limit(text))).collect();
         assert_eq!(got, want, "{volume}");
     }
-}
-
-#[test]
-fn told_has_all_that_a_file_has() {
-    for (kind, key) in [("emptyDir", "{sizeLimit: 1Gi, medium: Memory}"), ("hostPath", "{path: /}")]
-    {
-        let volumes = format!(
-            "  nodeName: n1\n  resources: {{requests: {{cpu: 1}}}}\n  volumes:\n  - {{name: v, {kind}: {key}}}\nstatus:\n  reason: Evicted\n"
-        );
-        let resized = "    name: web\n    allocatedResources: {cpu: 250m}\n    resources: {limits: {memory: 1Gi}}";
-        let printed = PRINTED.replacen("status:\n", &volumes, 1).replacen(
-            "    name: web\n    ready: true",
-            resized,
-            1,
-        );
-        let printed = printed.replacen(
-            "metadata:",
-            "metadata:\n  deletionTimestamp: x\n  deletionGracePeriodSeconds: 5",
-            1,
-        );
-        let of_file = one(&printed);
-        let json = yaml_as_json(&printed);
-        let told = told(&mut serde_json::Deserializer::from_str(&json)).unwrap();
-        assert_eq!((told.pod, &*told.faults), (of_file, ""));
-        assert_eq!((&*told.node, told.version.as_deref()), ("n1", Some("4711")));
-    }
-}
-
-/// As an API server writes it.
-fn yaml_as_json(text: &str) -> String {
-    fn json(node: &Node) -> serde_json::Value {
-        match &node.value {
-            Value::List(items) => items.iter().map(json).collect(),
-            Value::Map(entries) => {
-                entries.iter().map(|one| (one.key.clone(), json(&one.value))).collect()
-            }
-            Value::Scalar(scalar) => match scalar.integer() {
-                _ if scalar.is_null() => serde_json::Value::Null,
-                Some(number) => number.into(),
-                None => scalar.flag().map_or_else(|| scalar.text.clone().into(), Into::into),
-            },
-        }
-    }
-    json(&yaml::parse(text).unwrap()[0]).to_string()
 }
 
 #[test]
