@@ -109,12 +109,21 @@ fn word(text: &[u8]) -> Result<String, std::str::Utf8Error> {
 }
 
 /// `/proc/meminfo`: `MemTotal:  16316412 kB`. Lines that are not needed are skipped. A kernel that is
-/// built without swap has no `SwapCached`, one without huge pages, or before Linux 4.15, no `Hugetlb`.
+/// built without swap has no `SwapCached`, one without zswap, or before Linux 5.19, no `Zswap`, and one
+/// without huge pages no `Hugetlb`.
 /// Source: `meminfo_proc_show`, fs/proc/meminfo.c; `MemAvailable` since Linux 3.14.
 // Not procfs's `Meminfo`: it takes a line cut short after its number for a number of bytes.
 pub(super) fn meminfo(text: &[u8]) -> Result<Meminfo, Torn> {
-    const NAMES: [&str; 7] =
-        ["MemTotal", "MemFree", "MemAvailable", "SwapTotal", "SwapFree", "SwapCached", "Hugetlb"];
+    const NAMES: [&str; 8] = [
+        "MemTotal",
+        "MemFree",
+        "MemAvailable",
+        "SwapTotal",
+        "SwapFree",
+        "SwapCached",
+        "Zswap",
+        "Hugetlb",
+    ];
     let mut values = [None; NAMES.len()];
     for numbered in lines(text) {
         let (n, line) = numbered?;
@@ -126,13 +135,21 @@ pub(super) fn meminfo(text: &[u8]) -> Result<Meminfo, Torn> {
         let bytes = kib.and_then(|kib| kib.checked_mul(1024)).map(Bytes);
         values[slot] = Some(bytes.ok_or_else(|| Torn::new(n, "`name: number kB`", line))?);
     }
-    let [Some(total), Some(free), Some(available), Some(swap_total), Some(swap_free), cached, huge] =
-        values
+    let [
+        Some(total),
+        Some(free),
+        Some(available),
+        Some(swap_total),
+        Some(swap_free),
+        cached,
+        z,
+        huge,
+    ] = values
     else {
         return Err(Torn::new(1, "MemTotal, MemFree, MemAvailable, SwapTotal and SwapFree", text));
     };
-    let [swap_cached, hugetlb] = [cached, huge].map(Option::unwrap_or_default);
-    Ok(Meminfo { total, free, available, swap_total, swap_free, swap_cached, hugetlb })
+    let [swap_cached, zswap, hugetlb] = [cached, z, huge].map(Option::unwrap_or_default);
+    Ok(Meminfo { total, free, available, swap_total, swap_free, swap_cached, zswap, hugetlb })
 }
 
 /// `/proc/stat`.
@@ -197,10 +214,11 @@ mod tests {
         assert_eq!((read.total, read.free), (Bytes(16 << 10), Bytes(8 << 10)));
         assert_eq!(read.available, Bytes(12 << 10));
         assert_eq!((read.swap_total, read.swap_free), (Bytes(4 << 10), Bytes(2 << 10)));
-        assert_eq!((read.swap_cached, read.hugetlb), (Bytes(0), Bytes(0)));
-        let more = format!("{whole}SwapCached: 1 kB\nHugetlb: 4 kB\n");
+        assert_eq!((read.swap_cached, read.zswap, read.hugetlb), (Bytes(0), Bytes(0), Bytes(0)));
+        let more = format!("{whole}SwapCached: 1 kB\nZswap: 2 kB\nZswapped: 8 kB\nHugetlb: 4 kB\n");
         let more = meminfo(more.as_bytes()).unwrap();
-        assert_eq!((more.swap_cached, more.hugetlb), (Bytes(1 << 10), Bytes(4 << 10)));
+        let read = (more.swap_cached, more.zswap, more.hugetlb);
+        assert_eq!(read, (Bytes(1 << 10), Bytes(2 << 10), Bytes(4 << 10)));
         #[rustfmt::skip]
         let table = [
             // what, becomes, torn in line

@@ -205,6 +205,9 @@ pub struct MemoryStat {
     pub file: Bytes,
     /// Kernel memory, Linux 5.18+.
     pub kernel: Bytes,
+    /// Part of `kernel`: pages of swap that are kept in memory, compressed; Linux 5.19+.
+    #[serde(skip_serializing_if = "Bytes::is_zero")]
+    pub zswap: Bytes,
     /// Network buffers: what was received and not read, or not yet sent.
     pub sock: Bytes,
     /// tmpfs and shared memory.

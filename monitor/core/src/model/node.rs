@@ -106,6 +106,10 @@ pub struct Meminfo {
     pub swap_free: Bytes,
     /// Pages that are in memory and in swap.
     pub swap_cached: Bytes,
+    /// `Zswap`: what pages of swap take that are kept in memory, compressed; 0 in recordings of before it
+    /// was read.
+    #[serde(skip_serializing_if = "Bytes::is_zero")]
+    pub zswap: Bytes,
     /// `Hugetlb`: huge pages of all sizes, in use or not. They are set aside for who asks for such pages;
     /// 0 in recordings of before it was read.
     #[serde(skip_serializing_if = "Bytes::is_zero")]
@@ -120,12 +124,13 @@ impl Meminfo {
     }
 
     /// `MemTotal` - `MemAvailable`, and used swap. What was read back from swap and is there still counts
-    /// once: the kernel can drop it from memory.
+    /// once, because the kernel can drop it from memory, and so does what is in zswap.
     #[must_use]
     pub fn in_use(self) -> Bytes {
         let memory = self.total.0.saturating_sub(self.available.0);
         let swap = self.swap_total.0.saturating_sub(self.swap_free.0);
-        Bytes(memory.saturating_add(swap.saturating_sub(self.swap_cached.0)))
+        let twice = self.swap_cached.0.saturating_add(self.zswap.0);
+        Bytes(memory.saturating_add(swap).saturating_sub(twice))
     }
 }
 

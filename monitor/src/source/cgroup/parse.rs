@@ -63,6 +63,7 @@ pub(crate) fn memory_stat(text: &[u8]) -> Result<MemoryStat, Torn> {
         b"anon" => anon = Some(Bytes(value)),
         b"file" => stat.file = Bytes(value),
         b"kernel" => stat.kernel = Bytes(value),
+        b"zswap" => stat.zswap = Bytes(value),
         b"sock" => stat.sock = Bytes(value),
         b"shmem" => stat.shmem = Bytes(value),
         b"swapcached" => stat.swapcached = Bytes(value),

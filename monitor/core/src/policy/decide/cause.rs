@@ -16,6 +16,7 @@ use crate::model::decision::{
     Candidate, Hold, InForce, Loss, Met, Relief, StepKind, Taker, Target, Trigger,
 };
 use crate::model::pod::Place;
+use crate::model::snapshot::Snapshot;
 use crate::model::threshold::{Amount, Resource, Signal};
 use crate::model::units::{Bytes, Nanos, Percent};
 use crate::policy::assess::pressure::is_emergency;
@@ -31,7 +32,7 @@ const ONE_BY_ONE: Nanos = Nanos(10 * Nanos::SECOND.0);
 const USUAL_LINE: u64 = 100 << 20;
 /// That line is at most one part in so many of all memory.
 const LARGEST_LINE: u64 = 10;
-/// PSI `some` over ten seconds below which no task stalls.
+/// Shortage over ten seconds, or PSI `some` where causes are not measured, below which no task stalls.
 const CALM: Percent = Percent(1_00);
 
 /// Chooses a victim and the first step, or says why there is none.
@@ -151,14 +152,17 @@ impl Shortage<'_> {
         self.loss.unattributed > most.unwrap_or_default()
     }
 
-    /// Whether a victim that took nothing pays for what a service or no party took: not for what a pod
-    /// took that was promised it, because then it may be the victim that holds that.
+    /// Whether a victim that took nothing pays for what no party took, or one that is never ended: not for
+    /// what a pod took that was promised it, because then it may be the victim that holds that.
     fn pays_for_others(&self, victim: &Target) -> bool {
         let takers = &self.loss.takers;
         let most = takers.iter().max_by_key(|taker| taker.taken);
-        let is_service = |taker: &Taker| taker.uid.starts_with('/') && !self.is_candidate(taker);
+        let is_out_of_reach = |taker: &Taker| {
+            let is_service = taker.uid.starts_with('/') && !self.is_candidate(taker);
+            is_service || self.field.never_ends(&taker.uid)
+        };
         let took = takers.iter().any(|taker| victim.uids().any(|uid| *uid == taker.uid));
-        !took && (self.loss.is_of_no_cgroup() || most.is_none_or(is_service))
+        !took && (self.loss.is_of_no_cgroup() || most.is_none_or(is_out_of_reach))
     }
 
     fn is_candidate(&self, taker: &Taker) -> bool {
@@ -307,8 +311,7 @@ fn reclaim_first(
 ) -> Option<Proposal> {
     let want = wanted(first)?;
     let Question { sample, snapshot, .. } = *question;
-    let pressure = sample.node.pressure.memory?.some?;
-    if !is_offered(StepKind::Reclaim, question.relief, sample) || pressure.avg10 >= CALM {
+    if !is_offered(StepKind::Reclaim, question.relief, sample) || stalls(snapshot)? >= CALM {
         return None;
     }
     let active = |group: &Cgroup| group.memory.stat.map_or(Bytes(0), |stat| stat.active_file);
@@ -343,6 +346,13 @@ fn reclaim_first(
         want: Some(Bytes(want.0.saturating_add(idle))),
         ..Proposal::gentle(StepKind::Reclaim, target_of(&candidate, question), first)
     })
+}
+
+/// How much tasks stalled lately. A pod at a limit of its own is no sign that the node's cache is in use:
+/// it counts only where causes are not measured.
+pub(super) fn stalls(snapshot: &Snapshot) -> Option<Percent> {
+    let of_all = || Some(snapshot.node.pressure.memory?.some?.avg10);
+    snapshot.whole.shortage.map(|shortage| shortage.avg10).or_else(of_all)
 }
 
 /// A candidate that took nothing and pays all the same, because the kubelet's own hard threshold

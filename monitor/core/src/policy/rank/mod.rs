@@ -252,6 +252,12 @@ impl<'a> Field<'a> {
         }
     }
 
+    /// Whether it is a pod or service that is spared for whatever is short.
+    #[must_use]
+    pub fn never_ends(&self, uid: &str) -> bool {
+        self.spared.iter().any(|(contender, _)| contender.uid == uid && contender.spared.is_some())
+    }
+
     /// Whether those alone may be chosen that are a cause, of a CPU, a disk or pids: it is known what
     /// each party took, or how long others wait because of it.
     #[must_use]

@@ -55,7 +55,7 @@ pub(crate) const REAL_PART: u64 = 8;
 /// which is 5.
 const HOLDERS: usize = 3;
 
-/// Of what was lost, the part that growth above a request must be to be the cause.
+/// Of what was lost, the part that growth above requests must be to be the cause.
 const OF_LOST: u64 = 32;
 
 impl Shortfall {
@@ -104,9 +104,12 @@ pub(super) fn causes(
         (taken, part(one, taken))
     };
     let above: Vec<_> = contenders.iter().map(above).collect();
-    let least = lost.lost / OF_LOST;
-    let from_above = from(above.iter().filter_map(|(taken, _)| *taken).max()).max(least);
-    if above.iter().any(|(taken, lasting)| taken.max(lasting) >= &Some(from_above)) {
+    let from_above = from(above.iter().filter_map(|(taken, _)| *taken).max());
+    let took = |(taken, lasting): &(Option<u64>, Option<u64>)| *taken.max(lasting);
+    let causes = above.iter().filter_map(took).filter(|took| *took >= from_above);
+    let causes = causes.reduce(u64::saturating_add);
+    // Many that grow alike are a cause together.
+    if causes.is_some_and(|all| all >= lost.lost / OF_LOST) {
         let own = contenders.into_iter().zip(above);
         let own = own.map(|(one, (taken, lasting))| Contender { taken, lasting, ..one });
         return (own.collect(), need(from_above, None));

@@ -68,7 +68,8 @@ pub(crate) fn locked(stat: &MemoryStat) -> Bytes {
 pub(crate) fn freed_by_end(files: &Cgroup, counts: Counts) -> Option<u64> {
     let memory = || {
         let stat = files.memory.stat?;
-        Some(stat.anon.0.saturating_add(locked(&stat).0).saturating_add(kernel(files)))
+        let pages = [stat.anon.0, locked(&stat).0, kernel(files), stat.zswap.0];
+        Some(pages.into_iter().fold(0, u64::saturating_add))
     };
     match counts {
         Counts::Held => memory(),
@@ -90,7 +91,9 @@ pub(crate) fn cache(files: &Cgroup) -> Option<Bytes> {
 fn kernel(files: &Cgroup) -> u64 {
     let stat = files.memory.stat.unwrap_or_default();
     let slab = stat.slab_reclaimable.0.saturating_add(stat.slab_unreclaimable.0);
-    let kernel = stat.kernel.0.max(slab).saturating_sub(stat.slab_reclaimable.0);
+    // What is in zswap counts in full as swap.
+    let elsewhere = stat.slab_reclaimable.0.saturating_add(stat.zswap.0);
+    let kernel = stat.kernel.0.max(slab).saturating_sub(elsewhere);
     kernel.saturating_add(stat.sock.0)
 }
 
@@ -115,6 +118,7 @@ mod tests {
             (MemoryStat { kernel: Bytes(9), slab_reclaimable: Bytes(5), ..none },          4,  4, 0),
             (MemoryStat { slab_unreclaimable: Bytes(3), ..none },                          3,  3, 0),  // before 5.18
             (MemoryStat { kernel: Bytes(9), sock: Bytes(20), ..none },                    29, 29, 0),
+            (MemoryStat { kernel: Bytes(9), zswap: Bytes(8), ..none },                     1,  9, 0),  // and in full as swap
         ];
         for (stat, held_, freed, droppable) in table {
             let mut files = Cgroup::default();
@@ -130,15 +134,16 @@ mod tests {
         let mib = |mib: u64| Bytes(mib << 20);
         #[rustfmt::skip]
         let table = [
-            // MiB in memory, in swap, and in both; of these, in no process's memory
-            (100, 0,  0,  0),
-            (60,  60, 20, 20), // on their way to swap
-            (40,  60, 0,  0),
-            (90,  60, 50, 0),  // read, and not written to
-            (95,  60, 55, 5),  // some read ahead
-            (90,  10, 0,  0),  // written to
+            // MiB in memory, in swap, and in both; of these, in no process's memory; what zswap takes
+            (100, 0,  0,  0,  0),
+            (60,  60, 20, 20, 0),  // on their way to swap
+            (40,  60, 0,  0,  0),
+            (40,  60, 0,  0,  25), // compressed, in memory
+            (90,  60, 50, 0,  0),  // read, and not written to
+            (95,  60, 55, 5,  0),  // some read ahead
+            (90,  10, 0,  0,  0),  // written to
         ];
-        for (listed, swap, both, unmapped) in table {
+        for (listed, swap, both, unmapped, zswap) in table {
             let mut files = Cgroup::default();
             files.memory.swap_current = Some(mib(swap));
             files.memory.stat = Some(MemoryStat {
@@ -146,15 +151,18 @@ mod tests {
                 active_anon: mib(10),
                 inactive_anon: mib(listed - 10),
                 swapcached: mib(both),
+                kernel: mib(zswap),
+                zswap: mib(zswap),
                 ..MemoryStat::default()
             });
             assert_eq!(held(&files), Some(mib(100)), "{listed} {swap} {both} {unmapped}");
             let node = Meminfo {
                 total: mib(500),
-                available: mib(500 - listed),
+                available: mib(500 - listed - zswap),
                 swap_total: mib(200),
                 swap_free: mib(200 - swap),
                 swap_cached: mib(both),
+                zswap: mib(zswap),
                 ..Meminfo::default()
             };
             assert_eq!(node.in_use(), mib(100), "{listed} {swap} {both}");

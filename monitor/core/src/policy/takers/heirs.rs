@@ -15,6 +15,8 @@ use crate::model::workload::Pod;
 
 /// The kind of owner that is another one for each version of a workload.
 const REPLICA_SET: &str = "ReplicaSet";
+/// The kind of owner that a CronJob makes anew for each run, named after its time.
+const JOB: &str = "Job";
 /// The kind of owner that all static pods of a node have.
 const NODE: &str = "Node";
 /// The label that tells these versions, which is the end of the owner's name, too.
@@ -56,8 +58,15 @@ impl Named {
     /// `None` if no controller owns the pod: nothing comes in its place by itself.
     fn of(pod: &Pod) -> Option<Self> {
         let owner = pod.owner.as_ref()?;
-        let version = pod.labels.get(VERSION).filter(|_| owner.kind == REPLICA_SET);
-        let of_all = version.and_then(|version| owner.name.strip_suffix(&**version));
+        let of_all = match &*owner.kind {
+            REPLICA_SET => {
+                pod.labels.get(VERSION).and_then(|version| owner.name.strip_suffix(&**version))
+            }
+            JOB => {
+                owner.name.rsplit_once('-').filter(|(_, run)| is_number(run)).map(|(all, _)| all)
+            }
+            _ => None,
+        };
         let parts = [&*pod.namespace, &owner.kind, of_all.unwrap_or(&owner.name), &pod.name];
         let is_short = parts.iter().all(|part| part.len() <= LONGEST_NAME);
         let [namespace, kind, owner, name] = is_short.then_some(parts)?.map(ToOwned::to_owned);
@@ -74,6 +83,10 @@ impl Named {
         (namespace, kind, owner) == (&other.namespace, &other.kind, &other.owner)
             && (kind != NODE || *name == other.name)
     }
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// The pod at a place, as far as the sample names it.
@@ -208,6 +221,31 @@ mod tests {
         }
         come(&mut heirs, 16, &[(16, "a")]);
         assert_eq!(held(&heirs, 16, 16), None);
+    }
+
+    #[test]
+    fn runs_of_a_cron_job_come_in_place_of_each_other() {
+        #[rustfmt::skip]
+        let table = [
+            // kind and name of the owner before and after, whether it is one of the same
+            (("Job", "backup-29012345"),   ("Job", "backup-29012346"),       true),
+            (("Job", "backup-29012345"),   ("Job", "restore-29012346"),      false),
+            (("Job", "backup"),            ("Job", "restore"),               false),
+            (("Job", "back-up"),           ("Job", "back-down"),             false),
+            (("Job", "a-"),                ("Job", "a"),                     false),
+            (("StatefulSet", "shard-1"),   ("StatefulSet", "shard-2"),       false),
+        ];
+        for ((kind, name), (other_kind, other), want) in table {
+            let of = |kind: &str, name: &str| {
+                let owner = Owner { kind: kind.into(), name: name.into(), ..Owner::default() };
+                Named::of(&Pod { owner: Some(owner), name: "p".into(), ..Pod::default() }).unwrap()
+            };
+            assert_eq!(
+                of(kind, name).is_of_the_same(&of(other_kind, other)),
+                want,
+                "{name} {other}"
+            );
+        }
     }
 
     #[test]

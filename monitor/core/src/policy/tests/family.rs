@@ -279,6 +279,7 @@ pub(super) fn steady(held: Kib) -> Party {
         growth: Growth::Steady,
         is_shared: false,
         is_guilty: false,
+        is_critical: false,
         is_marked: false,
         is_squeezed: false,
         n_restarts: 0,

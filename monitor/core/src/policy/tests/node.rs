@@ -67,6 +67,8 @@ pub(super) struct Party {
     pub(super) growth: Growth,
     pub(super) is_shared: bool,
     pub(super) is_guilty: bool,
+    /// By its priority.
+    pub(super) is_critical: bool,
     pub(super) is_marked: bool,
     pub(super) is_squeezed: bool,
     pub(super) n_restarts: u32,

@@ -77,3 +77,21 @@ fn holders_of_what_was_promised_pay_one_by_one() {
     assert_eq!((wrong, out_of_memory), (0, 0), "{toll:?}");
     assert!((1..=2).contains(&right), "{toll:?}");
 }
+
+/// Each of them grows by less than a part of the loss that is worth a name.
+#[test]
+fn many_that_grow_alike_pay_and_not_who_holds_more() {
+    for (n, rate) in [(40, MIB), (40, 3 * MIB), (60, MIB / 2)] {
+        let leaks = (1..=n).map(|at| Party {
+            is_guilty: true,
+            ..best_effort(at, 10_000 / n as Kib * MIB, Growth::Leak(rate))
+        });
+        let path = PROMISED.into();
+        let class = Some(QosClass::Burstable);
+        let db = Party { path, class, request: 256 * MIB, ..steady(900 * MIB) };
+        let node = Node::of(MEMORY, 2_000 * MIB, leaks.chain([db]).collect());
+        let toll = node.run(Policy::Engine(Order::Cause), 240);
+        assert_eq!(toll.wrong, 0, "{n} {rate}: {toll:?}");
+        assert!(toll.right > 0, "{n} {rate}: {toll:?}");
+    }
+}

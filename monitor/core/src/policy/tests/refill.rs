@@ -51,22 +51,27 @@ fn what_was_held_before_in_the_same_place_is_no_growth() {
     }
 }
 
-/// A service leaks that the kernel would not take first, so the largest pod pays, and starts again.
+/// A service or critical pod leaks that the kernel would not take first, so the largest pod pays, and
+/// starts again.
 #[test]
 fn payer_that_fills_again_is_no_taker() {
-    let leak = |rate| Party {
-        path: "/system.slice/leaky.service".into(),
-        growth: Growth::Leak(rate),
-        is_guilty: true,
-        ..steady(50 * MIB)
+    let service =
+        Party { path: "/system.slice/leaky.service".into(), is_guilty: true, ..steady(50 * MIB) };
+    let critical = Party {
+        path: "/kubepods/burstable/pod0".into(),
+        class: Some(QosClass::Burstable),
+        is_critical: true,
+        ..service.clone()
     };
     let pod = |at, held| Party {
         path: format!("/kubepods/besteffort/pod{at}"),
         class: Some(QosClass::BestEffort),
         ..steady(held)
     };
-    for rate in [15 * MIB, 30 * MIB] {
-        let parties = vec![leak(rate), pod(1, 3_500 * MIB), pod(2, 1_500 * MIB)];
+    let table = [(&service, 15), (&service, 30), (&critical, 15), (&critical, 30)];
+    for (leak, rate) in table.map(|(leak, rate)| (leak, rate * MIB)) {
+        let leak = Party { growth: Growth::Leak(rate), ..leak.clone() };
+        let parties = vec![leak, pod(1, 3_500 * MIB), pod(2, 1_500 * MIB)];
         let held: Kib = parties.iter().map(|one| one.held).sum();
         let node = Node::of(MEMORY, MEMORY - held - rate * 80, parties);
         let mut ends = Vec::new();

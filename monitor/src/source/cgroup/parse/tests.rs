@@ -70,9 +70,11 @@ fn memory_stat_never_reads_missing_keys_as_zero() {
     let events = memory_events(b"low 1\nhigh 2\nmax 3\noom 4\noom_kill 5\nsock_throttled 6\n");
     let want = MemoryEvents { low: 1, high: 2, max: 3, oom: 4, oom_kill: 5, oom_group_kill: 0 };
     assert_eq!(events, Ok(want));
-    let stat = memory_stat(b"anon 10\nfile 20\nsock 7\ninactive_file 5\npgscan 4\n").unwrap();
+    let stat =
+        memory_stat(b"anon 10\nfile 20\nsock 7\nzswap 6\ninactive_file 5\npgscan 4\n").unwrap();
     assert_eq!((stat.anon, stat.file, stat.inactive_file), (Bytes(10), Bytes(20), Bytes(5)));
-    assert_eq!((stat.sock, stat.pgscan, stat.pgsteal), (Bytes(7), 4, 0));
+    assert_eq!((stat.sock, stat.zswap), (Bytes(7), Bytes(6)));
+    assert_eq!((stat.pgscan, stat.pgsteal), (4, 0));
     #[rustfmt::skip]
     let table = [
         // text, line torn as memory.events, as memory.stat

@@ -120,6 +120,7 @@ impl Node {
                 name: uid.clone(),
                 qos_class: party.class,
                 owner,
+                priority: party.is_critical.then_some(2_000_000_000),
                 containers: vec![Container { resources, ..Container::default() }],
                 ..Told::default()
             };
