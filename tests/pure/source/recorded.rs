@@ -170,6 +170,7 @@ fn sampler_node_files() {
         swap_total: kib(2_048_000),
         swap_free: kib(2_040_000),
         swap_cached: kib(0),
+        zswap: Bytes(0),
         hugetlb: kib(0),
     };
     assert_eq!(node.memory, Some(memory));
