@@ -166,6 +166,7 @@ fn wanted(status: Status) -> Wanted {
         conditions: vec![condition],
         taints: if holds { vec![taint] } else { Vec::new() },
         taint_keys: [TAINT.into()].into(),
+        former_keys: [].into(),
         is_last: false,
     }
 }

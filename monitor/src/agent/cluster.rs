@@ -8,7 +8,7 @@ mod requests;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -125,6 +125,7 @@ impl Cluster {
             conditions: decision.assessment.conditions.clone(),
             taints: decision.assessment.taints.clone(),
             taint_keys: taint::keys(&settings.conditions.prefix),
+            former_keys: BTreeSet::new(),
             is_last: false,
         });
         let over = self.add_up(sample);

@@ -17,6 +17,8 @@ use tower::{BoxError, Layer, Service};
 /// All pods of a node come at once, 700 of 16 KiB each; where that does not do they come in pages. One
 /// object has at most some 9 MiB: 1.5 in etcd, of characters that JSON escapes.
 const BY_API_SERVER: usize = 12 << 20;
+/// What a command asks an agent for by the API server: an incident, too.
+const BY_AGENT: usize = 32 << 20;
 /// What a kubelet says of 500 pods, of 32 KiB each: it knows no pages.
 const BY_KUBELET: usize = 16 << 20;
 /// An answer is whole by then, and a watch has begun. Who has less time stops waiting before.
@@ -28,6 +30,7 @@ pub(super) struct Bound(usize);
 
 impl Bound {
     pub(super) const API_SERVER: Self = Self(BY_API_SERVER);
+    pub(super) const AGENT: Self = Self(BY_AGENT);
     pub(super) const KUBELET: Self = Self(BY_KUBELET);
 
     /// A client whose answers are within this bound, decompressed.

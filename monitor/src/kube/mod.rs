@@ -62,9 +62,10 @@ pub struct Wanted {
     pub publish: Option<Publish>,
     pub conditions: Vec<Condition>,
     pub taints: Vec<Taint>,
-    /// Keys of taints that are isobar's, whether they are wanted or not: also those of settings before
-    /// these, whose taints are to be taken back.
+    /// Keys of taints that are isobar's, whether they are wanted or not.
     pub taint_keys: BTreeSet<String>,
+    /// Those of settings before these: a taint that is left is taken back, once.
+    pub former_keys: BTreeSet<String>,
     /// The agent leaves: the last word.
     pub is_last: bool,
 }
@@ -181,7 +182,8 @@ impl ApiServer {
             // A tick that hung may come back after the last word.
             let is_last = now.is_last;
             let before = std::mem::replace(now, Wanted { is_last, ..wanted });
-            now.taint_keys.extend(before.taint_keys);
+            now.former_keys.extend(before.taint_keys.into_iter().chain(before.former_keys));
+            now.former_keys.retain(|key| !now.taint_keys.contains(key));
         });
     }
 
@@ -271,5 +273,8 @@ mod tests {
         api.last_word().say(Duration::from_secs(20));
         assert!(words(&api).contains("has ended"), "{}", words(&api));
         assert!(!api.way.is_answering.load(Ordering::Relaxed));
+        // What a tick says that comes back after the last word.
+        api.publish(Wanted::default());
+        assert!(api.wanted.borrow().is_last);
     }
 }

@@ -6,6 +6,7 @@ mod tests;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::replace;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +27,9 @@ use super::board::{Board, Namer, Report};
 use super::bound::Excess;
 use super::client::{Failure, PROBED, Trouble, answers};
 use super::jitter::about;
+use crate::clock;
 use crate::config::pods::told;
+use isobar_core::model::units::Nanos;
 use isobar_core::model::workload::{MIRROR, Pod, Pods};
 use isobar_core::policy::assess::critical::SOURCE;
 
@@ -40,6 +43,8 @@ const MOST: usize = 5_000;
 const ROOM: usize = 32 << 20;
 /// How many come at once where all together are more than is read of an answer.
 const PAGE: u32 = 16;
+/// After a watch that ended sooner the pages stay.
+const LASTED: Nanos = Nanos(10 * Nanos::SECOND.0);
 /// What changes is told so often at most: a pod's owner may change it many times a second.
 const TOLD_EVERY: Duration = Duration::from_millis(100);
 
@@ -74,6 +79,9 @@ where
     let mut trouble: Option<Trouble> = None;
     let mut wait = PROBED.0;
     let mut is_new = false;
+    // Since when all are known.
+    let mut listed = None;
+    let has_lasted = |since| clock::now().boot.since(since) >= LASTED;
     let mut telling = interval(TOLD_EVERY);
     telling.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -97,8 +105,13 @@ where
         let is_complete = match next {
             None => return page,
             // All are listed anew: they may come at once by now.
-            Some(Ok(Event::Init)) if listing.is_none() && page.is_some() => return None,
+            Some(Ok(Event::Init)) if page.is_some() && listed.is_some_and(has_lasted) => {
+                return None;
+            }
             Some(Err(why)) => {
+                if replace(&mut is_new, false) {
+                    server.tell(seen);
+                }
                 trouble = Some(Trouble::of(&why));
                 server.fails(Failure::from(&why), &listing).await;
                 match smaller(&why, page) {
@@ -106,10 +119,15 @@ where
                     smaller => return smaller,
                 }
             }
-            Some(Ok(event)) => take(event, node, seen, &mut listing),
+            Some(Ok(event)) => {
+                let is_complete = take(event, node, seen, &mut listing);
+                listed = listed.filter(|_| is_complete);
+                is_complete
+            }
         };
         if is_complete {
             (trouble, wait) = (None, PROBED.0);
+            listed = listed.or_else(|| Some(clock::now().boot));
             server.is_answering.store(true, Ordering::Relaxed);
             is_new = true;
         }

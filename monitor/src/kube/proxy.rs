@@ -88,7 +88,7 @@ impl Proxy {
     /// A file under a path of its API; `None` before its first sample.
     ///
     /// # Errors
-    /// As of a document, or if the file is larger than an answer of the API server may be.
+    /// As of a document, or if the file is larger than 32 MiB.
     pub fn file(&self, path: &str) -> Result<Option<Vec<u8>>, ProxyError> {
         self.runtime.block_on(self.agent.file(path))
     }
@@ -97,7 +97,7 @@ impl Proxy {
 impl Agent {
     async fn find(node: &str) -> Result<Self, ProxyError> {
         let config = own(Config::infer().await?);
-        let client = Bound::API_SERVER.client(config).map_err(|why| Failure::from(&why))?;
+        let client = Bound::AGENT.client(config).map_err(|why| Failure::from(&why))?;
         let api: Pods = Api::namespaced(client.clone(), NAMESPACE);
         let fields = format!("spec.nodeName={node},status.phase=Running");
         let its = ListParams::default().labels(LABEL).fields(&fields);

@@ -94,6 +94,8 @@ struct Writer<'a> {
     written: BTreeSet<String>,
     /// Which conditions and taints of isobar's the node may have while none is to be published.
     old: Old,
+    /// Keys of former settings of which no taint is left: one that comes later is another writer's.
+    gone: BTreeSet<String>,
     /// When conditions are written although they have not changed.
     heartbeat: Nanos,
     /// When each may be written again: a failing patch of one holds up no other.
@@ -121,8 +123,8 @@ enum Left {
 
 impl<'a> Writer<'a> {
     fn new(api: Api<Node>, name: &'a str, board: &'a Board) -> Self {
-        let (live, is_unsure, written, old, pace) = Default::default();
-        Self { api, name, board, live, is_unsure, written, old, heartbeat: Nanos(0), pace }
+        let (live, is_unsure, written, old, gone, pace) = Default::default();
+        Self { api, name, board, live, is_unsure, written, old, gone, heartbeat: Nanos(0), pace }
     }
 
     async fn write(&mut self, wanted: &Wanted) {
@@ -227,16 +229,22 @@ impl<'a> Writer<'a> {
 
     async fn write_taints(&mut self, publish: Publish, wanted: &Wanted) -> Result<(), ()> {
         if !publish.taints {
-            return self.clear_taints(&wanted.taint_keys).await;
+            return self.clear_taints(&self.own_keys(wanted)).await;
         }
         self.old.taints = Left::Ours;
-        if let Err(why) = self.set_taints(&wanted.taints, &wanted.taint_keys).await {
+        if let Err(why) = self.set_taints(&wanted.taints, &self.own_keys(wanted)).await {
             self.board.report(TAINTS, why.report(TAINTING));
             return Err(());
         }
+        self.gone.clone_from(&wanted.former_keys);
         let n = wanted.taints.len();
         self.board.report(TAINTS, Report::Works(format!("{n} are set")));
         Ok(())
+    }
+
+    /// Keys of the taints that are isobar's.
+    fn own_keys(&self, wanted: &Wanted) -> BTreeSet<String> {
+        wanted.former_keys.difference(&self.gone).chain(&wanted.taint_keys).cloned().collect()
     }
 
     /// Once: an agent that was killed took its taints back no more. Those that come later are
@@ -324,7 +332,7 @@ impl<'a> Writer<'a> {
         };
         let mut taints = pin!(async {
             if self.old.taints == Left::Ours
-                && let Err(why) = self.set_taints(&[], &wanted.taint_keys).await
+                && let Err(why) = self.set_taints(&[], &self.own_keys(wanted)).await
             {
                 tracing::warn!("the node's taints stay: {}", why.words);
             }

@@ -73,9 +73,19 @@ fn kube_node_taint_under_a_key_of_before_is_taken_back() {
         bed.api.publish(renamed.clone());
         taint_keys(&bed.node()) == [key]
     });
+    // One that comes under the former key afterwards is another writer's.
+    let mut node = bed.node();
+    let other = json!({"key": TAINT, "effect": "NoSchedule"});
+    node["spec"]["taints"].as_array_mut().unwrap().push(other);
+    bed.stub.put(node).unwrap();
+    renamed.taints.clear();
+    eventually("the new one is taken back", || {
+        bed.api.publish(renamed.clone());
+        taint_keys(&bed.node()) == [TAINT]
+    });
     let Bed { stub, api, dir: _dir } = bed;
     api.last_word().say(SOON);
-    assert!(taint_keys(&stub.get("nodes", "", "n1").unwrap()).is_empty());
+    assert_eq!(taint_keys(&stub.get("nodes", "", "n1").unwrap()), [TAINT]);
 }
 
 /// What the API server keeps of a writer other than isobar.

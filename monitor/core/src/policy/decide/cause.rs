@@ -16,7 +16,6 @@ use crate::model::decision::{
     Candidate, Hold, InForce, Loss, Met, Relief, StepKind, Taker, Target, Trigger,
 };
 use crate::model::pod::Place;
-use crate::model::snapshot::Snapshot;
 use crate::model::threshold::{Amount, Resource, Signal};
 use crate::model::units::{Bytes, Nanos, Percent};
 use crate::policy::assess::pressure::is_emergency;
@@ -32,7 +31,7 @@ const ONE_BY_ONE: Nanos = Nanos(10 * Nanos::SECOND.0);
 const USUAL_LINE: u64 = 100 << 20;
 /// That line is at most one part in so many of all memory.
 const LARGEST_LINE: u64 = 10;
-/// Shortage over ten seconds, or PSI `some` where causes are not measured, below which no task stalls.
+/// PSI `some` over ten seconds below which no task stalls: refaults, which belong to no cause, are in it.
 const CALM: Percent = Percent(1_00);
 
 /// Chooses a victim and the first step, or says why there is none.
@@ -159,7 +158,8 @@ impl Shortage<'_> {
         let most = takers.iter().max_by_key(|taker| taker.taken);
         let is_out_of_reach = |taker: &Taker| {
             let is_service = taker.uid.starts_with('/') && !self.is_candidate(taker);
-            is_service || self.field.never_ends(&taker.uid)
+            let is_promised = self.field.took_what_was_promised(&taker.uid);
+            is_service || (self.field.never_ends(&taker.uid) && !is_promised)
         };
         let took = takers.iter().any(|taker| victim.uids().any(|uid| *uid == taker.uid));
         !took && (self.loss.is_of_no_cgroup() || most.is_none_or(is_out_of_reach))
@@ -311,7 +311,8 @@ fn reclaim_first(
 ) -> Option<Proposal> {
     let want = wanted(first)?;
     let Question { sample, snapshot, .. } = *question;
-    if !is_offered(StepKind::Reclaim, question.relief, sample) || stalls(snapshot)? >= CALM {
+    let pressure = sample.node.pressure.memory?.some?;
+    if !is_offered(StepKind::Reclaim, question.relief, sample) || pressure.avg10 >= CALM {
         return None;
     }
     let active = |group: &Cgroup| group.memory.stat.map_or(Bytes(0), |stat| stat.active_file);
@@ -346,13 +347,6 @@ fn reclaim_first(
         want: Some(Bytes(want.0.saturating_add(idle))),
         ..Proposal::gentle(StepKind::Reclaim, target_of(&candidate, question), first)
     })
-}
-
-/// How much tasks stalled lately. A pod at a limit of its own is no sign that the node's cache is in use:
-/// it counts only where causes are not measured.
-pub(super) fn stalls(snapshot: &Snapshot) -> Option<Percent> {
-    let of_all = || Some(snapshot.node.pressure.memory?.some?.avg10);
-    snapshot.whole.shortage.map(|shortage| shortage.avg10).or_else(of_all)
 }
 
 /// A candidate that took nothing and pays all the same, because the kubelet's own hard threshold

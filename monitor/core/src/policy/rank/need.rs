@@ -105,11 +105,20 @@ pub(super) fn causes(
     };
     let above: Vec<_> = contenders.iter().map(above).collect();
     let from_above = from(above.iter().filter_map(|(taken, _)| *taken).max());
-    let took = |(taken, lasting): &(Option<u64>, Option<u64>)| *taken.max(lasting);
-    let causes = above.iter().filter_map(took).filter(|took| *took >= from_above);
-    let causes = causes.reduce(u64::saturating_add);
-    // Many that grow alike are a cause together.
-    if causes.is_some_and(|all| all >= lost.lost / OF_LOST) {
+    let least = lost.lost / OF_LOST;
+    let took = |from: u64| {
+        let from = Some(from);
+        above.iter().filter(move |(taken, lasting)| *taken.max(lasting) >= from)
+    };
+    // Many that grow alike are a cause together, unless requests promised most of what was taken.
+    let are_many = || {
+        let all = contenders.iter().filter_map(|one| one.taken).fold(0, u64::saturating_add);
+        let above = took(from_above).filter_map(|(taken, _)| *taken);
+        let above = above.fold(0, u64::saturating_add);
+        above >= least && above > all / 2
+    };
+    let from_above = if are_many() { from_above } else { from_above.max(least) };
+    if took(from_above).next().is_some() {
         let own = contenders.into_iter().zip(above);
         let own = own.map(|(one, (taken, lasting))| Contender { taken, lasting, ..one });
         return (own.collect(), need(from_above, None));

@@ -68,7 +68,7 @@ pub(crate) fn locked(stat: &MemoryStat) -> Bytes {
 pub(crate) fn freed_by_end(files: &Cgroup, counts: Counts) -> Option<u64> {
     let memory = || {
         let stat = files.memory.stat?;
-        let pages = [stat.anon.0, locked(&stat).0, kernel(files), stat.zswap.0];
+        let pages = [stat.anon.0, locked(&stat).0, kernel(files), compressed(files)];
         Some(pages.into_iter().fold(0, u64::saturating_add))
     };
     match counts {
@@ -91,10 +91,14 @@ pub(crate) fn cache(files: &Cgroup) -> Option<Bytes> {
 fn kernel(files: &Cgroup) -> u64 {
     let stat = files.memory.stat.unwrap_or_default();
     let slab = stat.slab_reclaimable.0.saturating_add(stat.slab_unreclaimable.0);
-    // What is in zswap counts in full as swap.
-    let elsewhere = stat.slab_reclaimable.0.saturating_add(stat.zswap.0);
+    let elsewhere = stat.slab_reclaimable.0.saturating_add(compressed(files));
     let kernel = stat.kernel.0.max(slab).saturating_sub(elsewhere);
     kernel.saturating_add(stat.sock.0)
+}
+
+/// The part of kernel memory that holds pages of swap: they count in full as swap, where that is counted.
+fn compressed(files: &Cgroup) -> u64 {
+    files.memory.stat.filter(|_| files.memory.swap_current.is_some()).map_or(0, |stat| stat.zswap.0)
 }
 
 #[cfg(test)]
@@ -123,10 +127,15 @@ mod tests {
         for (stat, held_, freed, droppable) in table {
             let mut files = Cgroup::default();
             files.memory.stat = Some(stat);
+            files.memory.swap_current = Some(Bytes(0));
             let got = (held(&files), freed_by_end(&files, Counts::Held), cache(&files));
             let want = (Some(Bytes(held_)), Some(freed), Some(Bytes(droppable)));
             assert_eq!(got, want, "{stat:?}");
         }
+        // Where swap is not accounted.
+        let mut files = Cgroup::default();
+        files.memory.stat = Some(MemoryStat { kernel: Bytes(9), zswap: Bytes(8), ..none });
+        assert_eq!((held(&files), freed_by_end(&files, Counts::Held)), (Some(Bytes(9)), Some(9)));
     }
 
     #[test]

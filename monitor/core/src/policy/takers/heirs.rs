@@ -63,7 +63,7 @@ impl Named {
                 pod.labels.get(VERSION).and_then(|version| owner.name.strip_suffix(&**version))
             }
             JOB => {
-                owner.name.rsplit_once('-').filter(|(_, run)| is_number(run)).map(|(all, _)| all)
+                owner.name.rsplit_once('-').filter(|(_, run)| is_minute(run)).map(|(all, _)| all)
             }
             _ => None,
         };
@@ -85,8 +85,10 @@ impl Named {
     }
 }
 
-fn is_number(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+/// A CronJob's controller names a run by minutes since 1970, an older one by seconds. Jobs that others
+/// number are not runs of one.
+fn is_minute(text: &str) -> bool {
+    (8..=10).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// The pod at a place, as far as the sample names it.
@@ -233,6 +235,7 @@ mod tests {
             (("Job", "backup"),            ("Job", "restore"),               false),
             (("Job", "back-up"),           ("Job", "back-down"),             false),
             (("Job", "a-"),                ("Job", "a"),                     false),
+            (("Job", "sweep-6"),           ("Job", "sweep-7"),               false),
             (("StatefulSet", "shard-1"),   ("StatefulSet", "shard-2"),       false),
         ];
         for ((kind, name), (other_kind, other), want) in table {

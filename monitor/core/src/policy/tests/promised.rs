@@ -78,6 +78,17 @@ fn holders_of_what_was_promised_pay_one_by_one() {
     assert!((1..=2).contains(&right), "{toll:?}");
 }
 
+/// Each of them grew a little when it started.
+#[test]
+fn holders_of_what_was_promised_pay_and_not_many_that_warmed_up() {
+    let hog = Party { is_guilty: true, ..best_effort(1, 8_000 * MIB, Growth::Steady) };
+    let small = (2..22).map(|at| best_effort(at, 4 * MIB, Growth::WarmUp(MIB, 20 * MIB)));
+    let growth = Growth::WarmUp(100 * MIB, 7_500 * MIB);
+    let node = node(8_000 * MIB, growth, [hog].into_iter().chain(small));
+    let toll = node.run(Policy::Engine(Order::Cause), 120);
+    assert!(toll.wrong == 0 && toll.right > 0, "{toll:?}");
+}
+
 /// Each of them grows by less than a part of the loss that is worth a name.
 #[test]
 fn many_that_grow_alike_pay_and_not_who_holds_more() {

@@ -1,10 +1,7 @@
 //! What a decision makes of a tick that measured less than the ones before it.
 
-use super::super::cause::stalls;
 use super::*;
 use crate::model::decision::ReleaseReason;
-use crate::model::psi::{Line, Pressure};
-use crate::model::snapshot::{Snapshot, Union};
 
 fn cpu() -> Trigger {
     pressure(PressureSignal::Cpu(Percent(60_00)))
@@ -93,26 +90,5 @@ fn choose_waits_while_harm_is_paused() {
             }
             assert_eq!(verdict.held, Some(Hold::HarmUnknown), "{trigger:?} at {second}");
         }
-    }
-}
-
-#[test]
-fn stalls_are_those_of_the_node_where_causes_are_measured() {
-    #[rustfmt::skip]
-    let table = [
-        // shortage, PSI some, what counts
-        (None,       None,       None),
-        (None,       Some(5_00), Some(5_00)),
-        (Some(0),    Some(5_00), Some(0)), // of a pod at a limit of its own
-        (Some(3_00), Some(0),    Some(3_00)),
-    ];
-    for (shortage, some, want) in table {
-        let mut snapshot = Snapshot::default();
-        let union = |avg10| Union { avg10: Percent(avg10), ..Union::default() };
-        snapshot.whole.shortage = shortage.map(union);
-        let line = |avg10| Line { avg10: Percent(avg10), ..Line::default() };
-        let pressure = some.map(|some| Pressure { some: Some(line(some)), full: None });
-        snapshot.node.pressure.memory = pressure;
-        assert_eq!(stalls(&snapshot), want.map(Percent), "{shortage:?} {some:?}");
     }
 }
