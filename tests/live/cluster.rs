@@ -332,7 +332,7 @@ fn cluster_of_huge_pods_takes_no_more_memory_than_it_may() {
     assert!(slowest < 2 * Nanos::SECOND.0, "{slowest} ns between two ticks");
     let grown = peak_memory(&agent) - before;
     println!("{} KiB more than without pods", grown >> 10);
-    assert!(grown < 96 << 20, "{} KiB more than without pods", grown >> 10);
+    assert!(grown < 48 << 20, "{} KiB more than without pods", grown >> 10);
 }
 
 /// The most that the agent has had resident, in bytes.
