@@ -78,11 +78,12 @@ fn holders_of_what_was_promised_pay_one_by_one() {
     assert!((1..=2).contains(&right), "{toll:?}");
 }
 
-/// Each of them grew a little when it started.
+/// They start as memory becomes short, and each of them grows a little.
 #[test]
 fn holders_of_what_was_promised_pay_and_not_many_that_warmed_up() {
     let hog = Party { is_guilty: true, ..best_effort(1, 8_000 * MIB, Growth::Steady) };
-    let small = (2..22).map(|at| best_effort(at, 4 * MIB, Growth::WarmUp(MIB, 20 * MIB)));
+    let warm_up = Growth::WarmUpLater(50_000, 2 * MIB, 60 * MIB);
+    let small = (2..22).map(|at| best_effort(at, 4 * MIB, warm_up));
     let growth = Growth::WarmUp(100 * MIB, 7_500 * MIB);
     let node = node(8_000 * MIB, growth, [hog].into_iter().chain(small));
     let toll = node.run(Policy::Engine(Order::Cause), 120);
