@@ -56,8 +56,7 @@ pub struct Part {
     pub is_cut: bool,
 }
 
-/// Reads the `keys` of a value of any size. What cannot be kept, for want of room or as a fraction, is
-/// null.
+/// Reads the `keys` of a value of any size. A text for which there is no room, and a fraction, are null.
 pub fn part<'de, D: Deserializer<'de>>(keys: &Keys, from: D) -> Result<Part, D::Error> {
     let room = Room::new(usize::MAX);
     let node = Reader { of: keys, room: &room, is_strict: false }.deserialize(from)?;

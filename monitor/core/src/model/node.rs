@@ -106,8 +106,7 @@ pub struct Meminfo {
     pub swap_free: Bytes,
     /// Pages that are in memory and in swap.
     pub swap_cached: Bytes,
-    /// `Zswap`: what pages of swap take that are kept in memory, compressed; 0 in recordings of before it
-    /// was read.
+    /// `Zswap`: what pages of swap take that are kept in memory, compressed; 0 in older recordings.
     #[serde(skip_serializing_if = "Bytes::is_zero")]
     pub zswap: Bytes,
     /// `Hugetlb`: huge pages of all sizes, in use or not. They are set aside for who asks for such pages;

@@ -35,7 +35,7 @@ const VOLUMES: Keys = Keys::Within(
         ("gitRepo", EMPTY),
     ]),
 );
-/// Some sixty.
+/// In 128 KiB there is room for some sixty containers with requests and limits.
 const CONTAINERS: Keys = Keys::Within(
     128 << 10,
     &Keys::Only(&[

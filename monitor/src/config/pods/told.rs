@@ -44,7 +44,7 @@ const READ: Keys = Keys::Only(&[
         ]),
     ),
 ]);
-/// Some eighty labels.
+/// In 16 KiB there is room for some eighty labels.
 pub(super) const FEW: Keys = Keys::Within(16 << 10, &Keys::All);
 const STATUSES: Keys = Keys::Within(
     128 << 10,

@@ -51,8 +51,8 @@ fn what_was_held_before_in_the_same_place_is_no_growth() {
     }
 }
 
-/// A service or critical pod leaks that the kernel would not take first, so the largest pod pays, and
-/// starts again.
+/// A service or critical pod leaks, which the kernel would not take first.
+/// So the largest pod pays, and starts again.
 #[test]
 fn payer_that_fills_again_is_no_taker() {
     let service =
