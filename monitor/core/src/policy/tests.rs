@@ -5,6 +5,7 @@ mod beside;
 mod cache;
 mod disks;
 mod family;
+mod large;
 mod marks;
 mod node;
 mod promised;

@@ -2,26 +2,22 @@
 //! is short, and another one only where a hard threshold of the kubelet demands it.
 //! Rules: docs/policy.md, "Who pays for memory".
 
-use std::collections::BTreeSet;
-
 use super::choose::{EXAMINED, harm_floor, worth_it};
 use super::oom::kernel_takes;
+use super::reclaim::reclaim_first;
 use super::standing::{HeldBack, ReliefStanding};
 use super::steps::{Able, is_offered};
-use super::target::{target_of, uid};
-use super::{Counts, Proposal, Question, beyond_budget, of_those, wanted};
-use crate::model::cgroup::{Cgroup, CgroupId};
+use super::target::target_of;
+use super::{Counts, Proposal, Question, beyond_budget, of_those};
 use crate::model::condition::ScopeName;
 use crate::model::decision::{
     Candidate, Hold, InForce, Loss, Met, Relief, StepKind, Taker, Target, Trigger,
 };
-use crate::model::pod::Place;
 use crate::model::threshold::{Amount, Resource, Signal};
-use crate::model::units::{Bytes, Nanos, Percent};
+use crate::model::units::Nanos;
 use crate::policy::assess::pressure::is_emergency;
 use crate::policy::explain;
 use crate::policy::rank::{Contender, Field, Purpose, REAL_PART};
-use crate::policy::takers::cache;
 
 /// A candidate that took nothing pays only if that ends the shortage for so many seconds.
 const WORTH: u64 = 10;
@@ -31,8 +27,6 @@ const ONE_BY_ONE: Nanos = Nanos(10 * Nanos::SECOND.0);
 const USUAL_LINE: u64 = 100 << 20;
 /// That line is at most one part in so many of all memory.
 const LARGEST_LINE: u64 = 10;
-/// PSI `some` over ten seconds below which no task stalls: refaults, which belong to no cause, are in it.
-const CALM: Percent = Percent(1_00);
 
 /// Chooses a victim and the first step, or says why there is none.
 pub(super) fn choose(
@@ -301,54 +295,6 @@ fn line(question: &Question<'_>, scope: ScopeName) -> u64 {
     line.min(capacity / LARGEST_LINE)
 }
 
-/// Where what is missing is clean cache that the kubelet's formula counts as used, and no task
-/// stalls: the largest cache gives it back, a pod's or, for the node, a service's.
-fn reclaim_first(
-    question: &Question<'_>,
-    standing: &ReliefStanding,
-    field: &Field<'_>,
-    first: &Met,
-) -> Option<Proposal> {
-    let want = wanted(first)?;
-    let Question { sample, snapshot, .. } = *question;
-    let pressure = sample.node.pressure.memory?.some?;
-    if !is_offered(StepKind::Reclaim, question.relief, sample) || pressure.avg10 >= CALM {
-        return None;
-    }
-    let active = |group: &Cgroup| group.memory.stat.map_or(Bytes(0), |stat| stat.active_file);
-    let candidates = field.first(usize::MAX, |_| true);
-    let candidates: BTreeSet<&str> =
-        candidates.iter().flat_map(Candidate::uids).map(String::as_str).collect();
-    let parties = snapshot.scopes.iter().filter_map(|(id, scope)| {
-        let (uid, group) = (uid(scope)?, scope.files.as_deref()?);
-        let active = match scope.place {
-            Place::Pod { .. } => candidates.contains(uid).then(|| active(group)),
-            _ => field.cache_outside(*id),
-        };
-        Some((active?.0, *id, uid, group))
-    });
-    let parties: Vec<(u64, CgroupId, &str, &Cgroup)> = parties.collect();
-    let sum = parties.iter().map(|(active, ..)| *active).fold(0, u64::saturating_add);
-    let untried = parties.iter().filter(|(active, _, uid, _)| {
-        *active >= want.0 / REAL_PART && !standing.was_tried(first, uid, StepKind::Reclaim)
-    });
-    let (active, _, uid, group) = untried.max_by_key(|(active, id, ..)| (*active, *id))?;
-    // Cache that was not lately used goes first, and the kubelet does not count it.
-    let idle = cache(group)?.0.saturating_sub(*active);
-    let pod = sample.pod(uid);
-    let last = uid.rsplit('/').next().unwrap_or_default();
-    let candidate = Candidate {
-        name: pod.map_or(last, |pod| &pod.name).into(),
-        namespace: pod.map(|pod| pod.namespace.clone()).unwrap_or_default(),
-        uid: (*uid).into(),
-        ..Candidate::default()
-    };
-    (sum >= want.0).then(|| Proposal {
-        want: Some(Bytes(want.0.saturating_add(idle))),
-        ..Proposal::gentle(StepKind::Reclaim, target_of(&candidate, question), first)
-    })
-}
-
 /// A candidate that took nothing and pays all the same, because the kubelet's own hard threshold
 /// demands it: in the kubelet's order, one by one, and only if that ends the shortage for a while.
 /// `Err`: the next may pay later.
@@ -364,7 +310,9 @@ fn payer(
     let growth = outlook.and_then(|outlook| outlook.growth).unwrap_or_default();
     let least = hard.missing.unwrap_or(0).saturating_add(growth.0.saturating_mul(WORTH));
     let pays = |one: &Contender| one.frees.is_some_and(|frees| frees >= least);
-    let payers = field.first(EXAMINED, pays);
+    // Too little was lost to name a cause: before one that grew nothing goes who took most of it.
+    let grew = field.first(EXAMINED, |one| pays(one) && field.took_most(one, least / REAL_PART));
+    let payers = if grew.is_empty() { field.first(EXAMINED, pays) } else { grew };
     let new = of_those(question, standing, first, &payers.iter().collect::<Vec<_>>());
     match standing.last_victim().map(|last| last.plus(ONE_BY_ONE)) {
         Some(until) if new.is_some() && question.sample.at.boot < until => {

@@ -17,6 +17,7 @@ mod oom;
 mod pending;
 mod proposal;
 mod question;
+mod reclaim;
 mod restarts;
 mod squeeze;
 mod standing;

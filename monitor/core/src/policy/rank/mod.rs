@@ -13,6 +13,7 @@ mod need;
 mod protected;
 mod purpose;
 mod scale;
+mod stalls;
 
 pub(crate) use contender::TEMPLATE_LABELS;
 pub use contender::{Contender, Harm};
@@ -21,6 +22,7 @@ pub(crate) use need::REAL_PART;
 pub use need::{Need, Shortfall};
 pub(crate) use protected::VITAL;
 pub use purpose::Purpose;
+pub use stalls::Stalls;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -89,6 +91,7 @@ pub struct Pool<'a> {
     loss: Option<Loss>,
     is_not_yet_known: bool,
     caches: BTreeMap<CgroupId, Bytes>,
+    stalls: Option<Stalls>,
 }
 
 impl<'a> Pool<'a> {
@@ -152,7 +155,8 @@ impl<'a> Pool<'a> {
             caches = protected.caches(takers.parties(), sample);
             caches.retain(|id, _| !spared.contains(&*snapshot.scopes[id].path.0));
         }
-        Self { contenders, outsiders, purpose, rules, need, loss, is_not_yet_known, caches }
+        let stalls = Stalls::of_node(node).filter(|_| is_memory);
+        Self { contenders, outsiders, purpose, rules, need, loss, is_not_yet_known, caches, stalls }
     }
 
     #[must_use]
@@ -161,7 +165,8 @@ impl<'a> Pool<'a> {
         let field = Field::for_need(&self.contenders, purpose, rules.order, rules, &self.need);
         let (loss, is_not_yet_known) = (self.loss.as_ref(), self.is_not_yet_known);
         let (outsiders, caches) = (&self.outsiders[..], Some(&self.caches));
-        Field { outsiders, loss, is_not_yet_known, caches, ..field }
+        let stalls = self.stalls.as_ref();
+        Field { outsiders, loss, is_not_yet_known, caches, stalls, ..field }
     }
 }
 
@@ -174,6 +179,7 @@ pub struct Field<'a> {
     loss: Option<&'a Loss>,
     is_not_yet_known: bool,
     caches: Option<&'a BTreeMap<CgroupId, Bytes>>,
+    stalls: Option<&'a Stalls>,
     lasting_outside: u64,
     /// On their own.
     open: Vec<&'a Contender>,
@@ -213,7 +219,8 @@ impl<'a> Field<'a> {
             }
         }
         let groups = group::take_out(&mut open, scale, rules.group_below);
-        let (outsiders, caches, loss, is_not_yet_known) = (&[][..], None, None, false);
+        let (outsiders, caches, stalls) = (&[][..], None, None);
+        let (loss, is_not_yet_known) = (None, false);
         let lasting_outside = need.lasting_outside;
         Self {
             purpose,
@@ -222,6 +229,7 @@ impl<'a> Field<'a> {
             loss,
             is_not_yet_known,
             caches,
+            stalls,
             lasting_outside,
             open,
             groups,
@@ -298,6 +306,12 @@ impl<'a> Field<'a> {
         self.caches?.get(&id).copied()
     }
 
+    /// Stalls for want of memory; `None` where they are not known.
+    #[must_use]
+    pub fn stalls(&self) -> Option<&'a Stalls> {
+        self.stalls
+    }
+
     /// Whether candidates are compared by what they took of memory.
     #[must_use]
     pub fn is_by_cause(&self) -> bool {
@@ -317,6 +331,16 @@ impl<'a> Field<'a> {
         let is_lasting = |contender: &Contender| contender.lasting.unwrap_or_default() >= least;
         let counts = |one: &Contender| self.scale.is_taker(one) && is_above(one) && is_lasting(one);
         self.first(head, counts)
+    }
+
+    /// Whether no party took enough to be a cause, and of what was lost this one took most, `least` or
+    /// more of that, and uses more than it requests.
+    #[must_use]
+    pub fn took_most(&self, contender: &Contender, least: u64) -> bool {
+        let loss = self.loss.filter(|loss| loss.takers.is_empty());
+        let most = loss.map_or(u64::MAX, |loss| loss.lost.0 / 2);
+        contender.taken.is_some_and(|taken| taken >= least && taken > most)
+            && self.scale.exceeds(contender) == Some(Answer::Yes)
     }
 
     /// The most that a party took all along that is no candidate.

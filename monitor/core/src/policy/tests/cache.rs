@@ -8,6 +8,9 @@ use crate::model::node::Meminfo;
 use crate::model::psi::{Line, Pressure};
 use crate::model::sample::{Moment, Sample};
 use crate::model::settings::Settings;
+use crate::model::stall::{
+    CauseStall, Coverage, GroupStall, KernelStalls, MemoryCause, MemoryStall,
+};
 use crate::model::threshold::{Amount, Signal, Threshold};
 use crate::model::units::{Bytes, Nanos, Percent};
 use crate::policy::engine::{Engine, Standing};
@@ -20,6 +23,16 @@ type Parties = [(&'static str, u64, u64)];
 /// The first step and its victim on parties that hold the same for 20 s of 1,000 MiB, of which 50 are
 /// left to all pods or to the node, and PSI memory `some`.
 fn first_step(signal: Signal, parties: &Parties, some: Percent) -> Option<(String, StepKind)> {
+    step_beside(signal, parties, some, None)
+}
+
+/// The same, where a party stalls at its own limit, and the others as much as is told.
+fn step_beside(
+    signal: Signal,
+    parties: &Parties,
+    some: Percent,
+    limited: Option<(&str, Percent)>,
+) -> Option<(String, StepKind)> {
     let value = Amount::Quantity("100Mi".parse().unwrap());
     let mut settings = Settings::default();
     settings.eviction.thresholds =
@@ -44,7 +57,10 @@ fn first_step(signal: Signal, parties: &Parties, some: Percent) -> Option<(Strin
         };
         let all = [all("/", Limit::Max), all("/kubepods", Limit::At(1_000 * MIB))];
         let each = parties.iter().map(|(path, anon, cache)| group(path, *anon, *cache, Limit::Max));
-        let line = Line { avg10: some, ..Line::default() };
+        let pressure = |avg10| {
+            let some = Some(Line { avg10, ..Line::default() });
+            Some(Pressure { some, full: None })
+        };
         let total = Bytes(if signal == Signal::MemoryAvailable { 1_000 } else { 64_000 } * MIB);
         let available = Bytes(total.0 - 100 * MIB);
         let mut sample = Sample { tick, at: Moment { boot: at, wall: at }, ..Sample::default() };
@@ -52,7 +68,22 @@ fn first_step(signal: Signal, parties: &Parties, some: Percent) -> Option<(Strin
             (1..).map(CgroupId).zip(all.into_iter().chain(each).map(Arc::new)).collect();
         sample.node.memory =
             Some(Meminfo { total, free: available, available, ..Meminfo::default() });
-        sample.node.pressure.memory = Some(Pressure { some: Some(line), full: None });
+        sample.node.pressure.memory = pressure(some);
+        let Some((limited, others)) = limited else { return engine.step(sample).decision.relief };
+        let covers = Coverage { memory: true, memory_causes: true, ..Coverage::default() };
+        let mut kernel = KernelStalls { covers, ..KernelStalls::default() };
+        let is_party = |group: &Cgroup| parties.iter().any(|one| *one.0 == *group.path.0);
+        for (id, group) in sample.cgroups.iter_mut().filter(|(_, group)| is_party(group)) {
+            let is_limited = *group.path.0 == *limited;
+            let avg10 = if is_limited { some } else { others };
+            Arc::make_mut(group).pressure.memory = pressure(avg10);
+            let union = Nanos(if is_limited { at.0 / 5 } else { 0 });
+            let cause = CauseStall { union, time: union, count: tick };
+            let causes = [(MemoryCause::OwnLimit, cause)].into();
+            let memory = MemoryStall { any: union, causes, ..MemoryStall::default() };
+            kernel.groups.insert(*id, Arc::new(GroupStall { memory, ..GroupStall::default() }));
+        }
+        sample.kernel = Some(kernel);
         engine.step(sample).decision.relief
     });
     let mut actions = relief.flat_map(|relief| relief.actions);
@@ -118,4 +149,30 @@ fn cache_of_a_service_is_taken_back_before_a_pod_pays_for_it() {
     let of_pods = [(BACKUP, 9, 600), (POD, 950, 0)];
     let got = first_step(Signal::AllocatableMemoryAvailable, &of_pods, calm);
     assert_eq!(got, Some(("other".into(), StopContainers)), "it lies outside of the limit");
+}
+
+/// Only its own limit holds up a pod: the cache of others is not in use for all that.
+#[test]
+fn cache_is_taken_back_beside_a_pod_at_its_own_limit() {
+    use StepKind::{Reclaim, StopContainers};
+    const SMALL: &str = "/kubepods/burstable/podsmall";
+    const MAPPED: &str = "/kubepods/besteffort/podmapped";
+    const OTHER: &str = "/kubepods/besteffort/podother";
+    let (calm, stalls) = (Percent(0), Percent(5_00));
+    type Row = (&'static Parties, Percent, (&'static str, StepKind));
+    #[rustfmt::skip]
+    let table: [Row; 3] = [
+        // pods, PSI some of the others, first step
+        (&[(SMALL, 30, 20), (MAPPED, 50, 600), (OTHER, 250, 0)], calm,   ("mapped", Reclaim)),
+        (&[(SMALL, 30, 20), (MAPPED, 50, 600), (OTHER, 250, 0)], stalls, ("mapped", StopContainers)),
+        // Its own cache is in use.
+        (&[(SMALL, 30, 600), (MAPPED, 50, 20), (OTHER, 250, 0)], calm,   ("other", StopContainers)),
+    ];
+    for (pods, others, want) in table {
+        for signal in [Signal::MemoryAvailable, Signal::AllocatableMemoryAvailable] {
+            let got = step_beside(signal, pods, stalls, Some((SMALL, others)));
+            let got = got.as_ref().map(|(uid, step)| (uid.as_str(), *step));
+            assert_eq!(got, Some(want), "{pods:?} {others:?}");
+        }
+    }
 }

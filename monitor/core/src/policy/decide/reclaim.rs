@@ -1,0 +1,66 @@
+//! Page cache that is taken back before any work is ended for want of memory.
+
+use std::collections::BTreeSet;
+
+use super::standing::ReliefStanding;
+use super::steps::is_offered;
+use super::target::{target_of, uid};
+use super::{Proposal, Question, wanted};
+use crate::model::cgroup::{Cgroup, CgroupId};
+use crate::model::decision::{Candidate, Met, StepKind};
+use crate::model::pod::Place;
+use crate::model::units::{Bytes, Percent};
+use crate::policy::rank::{Field, REAL_PART};
+use crate::policy::takers::cache;
+
+/// PSI `some` over ten seconds below which no task stalls: refaults, which belong to no cause, are in it.
+const CALM: Percent = Percent(1_00);
+
+/// Where what is missing is clean cache that the kubelet's formula counts as used, and no task
+/// stalls: the largest cache gives it back, a pod's or, for the node, a service's.
+pub(super) fn reclaim_first(
+    question: &Question<'_>,
+    standing: &ReliefStanding,
+    field: &Field<'_>,
+    first: &Met,
+) -> Option<Proposal> {
+    let want = wanted(first)?;
+    let Question { sample, snapshot, .. } = *question;
+    let stalls = field.stalls()?;
+    if !is_offered(StepKind::Reclaim, question.relief, sample) || stalls.some >= CALM {
+        return None;
+    }
+    let active = |group: &Cgroup| group.memory.stat.map_or(Bytes(0), |stat| stat.active_file);
+    let candidates = field.first(usize::MAX, |_| true);
+    let candidates: BTreeSet<&str> =
+        candidates.iter().flat_map(Candidate::uids).map(String::as_str).collect();
+    let open = snapshot.scopes.iter().filter(|(id, _)| !stalls.limited.contains(id));
+    let parties = open.filter_map(|(id, scope)| {
+        let (uid, group) = (uid(scope)?, scope.files.as_deref()?);
+        let active = match scope.place {
+            Place::Pod { .. } => candidates.contains(uid).then(|| active(group)),
+            _ => field.cache_outside(*id),
+        };
+        Some((active?.0, *id, uid, group))
+    });
+    let parties: Vec<(u64, CgroupId, &str, &Cgroup)> = parties.collect();
+    let sum = parties.iter().map(|(active, ..)| *active).fold(0, u64::saturating_add);
+    let untried = parties.iter().filter(|(active, _, uid, _)| {
+        *active >= want.0 / REAL_PART && !standing.was_tried(first, uid, StepKind::Reclaim)
+    });
+    let (active, _, uid, group) = untried.max_by_key(|(active, id, ..)| (*active, *id))?;
+    // Cache that was not lately used goes first, and the kubelet does not count it.
+    let idle = cache(group)?.0.saturating_sub(*active);
+    let pod = sample.pod(uid);
+    let last = uid.rsplit('/').next().unwrap_or_default();
+    let candidate = Candidate {
+        name: pod.map_or(last, |pod| &pod.name).into(),
+        namespace: pod.map(|pod| pod.namespace.clone()).unwrap_or_default(),
+        uid: (*uid).into(),
+        ..Candidate::default()
+    };
+    (sum >= want.0).then(|| Proposal {
+        want: Some(Bytes(want.0.saturating_add(idle))),
+        ..Proposal::gentle(StepKind::Reclaim, target_of(&candidate, question), first)
+    })
+}
