@@ -22,10 +22,11 @@ use serde::{Deserialize, Serialize};
 use self::conditions::ConditionStanding;
 use self::growth::GrowthStanding;
 use self::local_storage::OverrunStanding;
-use self::others::others;
+pub(crate) use self::others::CALM;
+use self::others::{others, waits_for_memory};
 use self::pressure::{PressureStanding, is_emergency};
 use self::thresholds::ThresholdStanding;
-use crate::model::decision::{Assessment, Event, Met, Trigger, Unobserved};
+use crate::model::decision::{Assessment, Event, Met, Order, Trigger, Unobserved};
 use crate::model::duration::GoDuration;
 use crate::model::sample::Sample;
 use crate::model::settings::Settings;
@@ -90,7 +91,13 @@ pub fn assess(
     let ours =
         pressure::judge(&eviction.pressure, snapshot, &outlooks, &low, &mut standing.pressure);
     let mut met: Vec<_> = verdict.met.into_iter().chain(ours).collect();
-    met.sort_by_key(|met| met.threshold.resource() != Resource::Memory);
+    let is_kubelets = settings.ranking.order == Order::Kubelet;
+    met.sort_by_key(|met| match met.threshold.resource() {
+        Resource::Memory => 0,
+        // Without pids no program can be started, not even one that would free a disk.
+        Resource::Pids if !is_kubelets => 1,
+        _ => 2,
+    });
     let is_read = |signal| observations.iter().any(|observation| observation.signal == signal);
     let unread = all.iter().filter(|threshold| !is_read(threshold.signal));
     let unmeasured = unread
@@ -98,7 +105,8 @@ pub fn assess(
         .chain(pressure::unmeasured(&eviction.pressure, snapshot, &outlooks))
         .collect();
 
-    let due = || met.iter().filter(|met| met.is_due);
+    let waits = waits_for_memory(&met, sample);
+    let due = || met.iter().filter(|met| met.is_due && !waits(met));
     let is_fresh = |met: &&Met| match met.threshold {
         Trigger::Eviction(threshold) => verdict.fresh.contains(&threshold.signal),
         Trigger::Pressure(threshold) => {
@@ -110,7 +118,7 @@ pub fn assess(
     // Memory that is about to end does not wait for whatever else is due.
     let emergency = due().find(|met| is_emergency(&met.threshold, met.measured));
     let first = emergency.or(fresh).or(due().next()).copied();
-    let others = first.map(|first| others(&first, &met, due().filter(is_fresh)));
+    let others = first.map(|first| others(&first, due().filter(is_fresh)));
     events.extend(relief_begins(first.as_ref(), &mut standing.relieving));
     let assessment = Assessment {
         conditions,

@@ -1,20 +1,37 @@
 //! Which thresholds may be looked at where nothing can be done about the first.
 
 use crate::model::decision::Met;
+use crate::model::sample::Sample;
 use crate::model::threshold::Resource;
+use crate::model::units::Percent;
 use crate::policy::rank::Purpose;
 
-/// Those of `due` that are about something else than the first: another resource, disk or scope. Where
-/// memory is short, what waits may do so for want of memory.
-pub(super) fn others<'a>(first: &Met, met: &[Met], due: impl Iterator<Item = &'a Met>) -> Vec<Met> {
+/// PSI memory `some` over ten seconds below which no task stalls: refaults, which belong to no cause, are in
+/// it.
+pub(crate) const CALM: Percent = Percent(1_00);
+
+/// Which thresholds may be met for want of memory: while memory is short and tasks stall for it, they read
+/// their pages back from the disk, and a CPU reclaims.
+pub(super) fn waits_for_memory(met: &[Met], sample: &Sample) -> impl Fn(&Met) -> bool + use<> {
+    let psi = sample.node.pressure.memory.and_then(|memory| memory.some);
+    let is_short = met.iter().any(is_of_memory) && psi.is_none_or(|some| some.avg10 >= CALM);
+    move |met| is_short && !is_of_memory(met) && Purpose::of(&met.threshold).is_about_waiting()
+}
+
+fn is_of_memory(met: &Met) -> bool {
+    met.threshold.resource() == Resource::Memory
+}
+
+/// Those of `due` that are about something else than the first: another resource, disk or scope.
+pub(super) fn others<'a>(first: &Met, due: impl Iterator<Item = &'a Met>) -> Vec<Met> {
     let purpose = |met: &Met| Purpose::of(&met.threshold);
-    let is_memory_short = met.iter().any(|met| met.threshold.resource() == Resource::Memory);
     let is_same = |one: Purpose, other: Purpose| match one.resource() {
         Resource::Memory => (one.resource(), one.scope()) == (other.resource(), other.scope()),
         _ => one == other,
     };
     let mut others: Vec<Met> = Vec::new();
-    for met in due.filter(|met| !(is_memory_short && purpose(met).is_about_waiting())) {
+    // How long tasks stall for want of memory says no more than what made it the first.
+    for met in due.filter(|met| !(is_of_memory(met) && purpose(met).is_about_waiting())) {
         let is_known = |one: &Met| is_same(purpose(one), purpose(met));
         if !is_known(first) && !others.iter().any(is_known) {
             others.push(*met);
@@ -28,6 +45,7 @@ mod tests {
     use super::*;
     use crate::model::condition::ScopeName;
     use crate::model::decision::Trigger;
+    use crate::model::psi::{Line, Pressure};
     use crate::model::quantity::Quantity;
     use crate::model::threshold::{Amount, PressureSignal, PressureThreshold, Signal, Threshold};
     use crate::model::units::{Nanos, Percent};
@@ -61,13 +79,29 @@ mod tests {
         let table: [(&[Met], &[Met]); 6] = [
             (&[memory, exhaustion],                         &[]),
             (&[memory, pods, exhaustion, pids],             &[pods, pids]),
-            (&[memory, pids, cpu],                          &[pids]),        // it may wait for want of memory
+            (&[memory, pids, cpu],                          &[pids, cpu]),
             (&[nodefs, soft, imagefs, inodes, cpu],         &[imagefs, inodes, cpu]),
             (&[nodefs, cpu, cpu_of_pods],                   &[cpu, cpu_of_pods]),
             (&[pids],                                       &[]),
         ];
         for (met, want) in table {
-            assert_eq!(others(&met[0], met, met.iter()), want, "{met:?}");
+            assert_eq!(others(&met[0], met.iter()), want, "{met:?}");
+        }
+        #[rustfmt::skip]
+        let table = [
+            // what is met, PSI memory `some`; may CPUs and disks be waited for for want of memory
+            (&[memory, cpu][..], Some(Percent(1_00)), true),
+            (&[memory, cpu],     Some(Percent(99)),   false),
+            (&[memory, cpu],     None,                true),
+            (&[pids, cpu],       Some(Percent(50_00)), false),
+        ];
+        for (met, some, want) in table {
+            let mut sample = Sample::default();
+            let line = some.map(|avg10| Line { avg10, ..Line::default() });
+            sample.node.pressure.memory =
+                line.map(|some| Pressure { some: Some(some), full: None });
+            let waits = waits_for_memory(met, &sample);
+            assert_eq!([waits(&met[0]), waits(&cpu)], [false, want], "{met:?} {some:?}");
         }
     }
 }

@@ -205,7 +205,7 @@ fn due_average_that_only_remembers() {
     let table = [
         // memory and CPU in the last interval; is stale, first to relieve
         (still, still, false, "system.memory.pressure"),
-        (over,  still, false, "system.cpu.pressure"),
+        (over,  still, true,  "system.memory.pressure"), // it may wait for want of memory
         (still, over,  false, "system.memory.pressure"),
         (over,  over,  true,  "system.memory.pressure"),
     ];

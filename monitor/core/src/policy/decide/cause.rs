@@ -49,7 +49,7 @@ pub(super) fn choose(
     match chosen {
         Ok(Some(new)) => relief.actions.push(new.begin(question, standing)),
         Err(hold) => relief.held = Some(hold),
-        Ok(None) if beyond_budget(question, standing, relief) => {}
+        Ok(None) if beyond_budget(question, standing, &first, relief) => {}
         Ok(None) => shortage.hold_back(standing, relief),
     }
 }
@@ -116,7 +116,9 @@ impl Shortage<'_> {
             {
                 Err(Hold::NotYetKnown)
             }
-            Some(hard) if chosen.is_none() && standing.budget_again(question.relief).is_none() => {
+            Some(hard)
+                if chosen.is_none() && standing.budget_again(question.relief, hard).is_none() =>
+            {
                 let new = payer(question, standing, field, first, hard)?;
                 Ok(new.map(|mut new| {
                     new.target.is_payer = self.pays_for_others(&new.target);
@@ -314,7 +316,7 @@ fn payer(
     let grew = field.first(EXAMINED, |one| pays(one) && field.took_most(one, least / REAL_PART));
     let payers = if grew.is_empty() { field.first(EXAMINED, pays) } else { grew };
     let new = of_those(question, standing, first, &payers.iter().collect::<Vec<_>>());
-    match standing.last_victim().map(|last| last.plus(ONE_BY_ONE)) {
+    match standing.budget.last().map(|last| last.plus(ONE_BY_ONE)) {
         Some(until) if new.is_some() && question.sample.at.boot < until => {
             Err(Hold::CoolingDown { until })
         }

@@ -51,7 +51,7 @@ pub(super) fn choose(
     if let Some(new) = of_those(question, standing, &first, &worth_it(head, floor)) {
         return relief.actions.push(new.begin(question, standing));
     }
-    if beyond_budget(question, standing, relief) {
+    if beyond_budget(question, standing, &first, relief) {
         return;
     }
     let more = match takers {
@@ -104,7 +104,7 @@ fn is_use_outdated(question: &Question<'_>, standing: &ReliefStanding, first: &M
     let is_disk = matches!(first.threshold.resource(), Resource::Storage | Resource::Inodes);
     let is_by_cause = question.ranking.is_some_and(|ranking| ranking.order == Order::Cause);
     let read = question.sample.pod_disks.as_ref().map(|disks| disks.at);
-    let chosen = standing.victims.last().map(|(at, _)| *at);
+    let chosen = standing.budget.last();
     is_disk && is_by_cause && read < Some(first.since).max(chosen)
 }
 

@@ -129,6 +129,7 @@ fn kubelets_grace(question: &Question<'_>, first: &Met, pod: &Pod) -> Nanos {
 enum Short {
     Memory,
     Disk(Signal),
+    Threads,
 }
 
 impl Short {
@@ -138,22 +139,27 @@ impl Short {
             (Trigger::Eviction(on), Resource::Storage | Resource::Inodes) => {
                 Some(Self::Disk(on.signal))
             }
+            (_, Resource::Pids) => Some(Self::Threads),
             _ => None,
         }
     }
 
     fn settle(self) -> Nanos {
         match self {
-            Self::Memory => SETTLE,
+            Self::Memory | Self::Threads => SETTLE,
             Self::Disk(_) => CLEANED_UP,
         }
     }
 
-    /// What a pod holds of it, in bytes or inodes; `None` where that is not known.
+    /// What a pod holds of it, in bytes, inodes or threads; `None` where that is not known.
     fn held(self, sample: &Sample, group: &Cgroup, uid: &str, pod: Option<&Pod>) -> Option<u64> {
-        let Self::Disk(signal) = self else {
+        let signal = match self {
+            Self::Disk(signal) => signal,
+            Self::Threads => return group.pids_current,
             // Cache that was not lately used counts as available already.
-            return working_set(group).or(group.memory.current).map(|Bytes(n)| n);
+            Self::Memory => {
+                return working_set(group).or(group.memory.current).map(|Bytes(n)| n);
+            }
         };
         let disk = sample.pod_disks.as_ref()?.pods.get(uid)?;
         let used = disk.counted(signal, sample.node.filesystems.layout(), pod);
@@ -166,7 +172,7 @@ impl Short {
     fn enough(self, first: &Met) -> u64 {
         match self {
             Self::Memory => wanted(first).unwrap_or(ENOUGH).0,
-            Self::Disk(_) => first.missing.unwrap_or(ENOUGH.0),
+            Self::Disk(_) | Self::Threads => first.missing.unwrap_or(ENOUGH.0),
         }
     }
 }

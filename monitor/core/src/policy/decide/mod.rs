@@ -6,6 +6,7 @@
 //! [`after_pending`] and [`without_pending`].
 
 mod beside;
+mod budget;
 mod cause;
 mod choose;
 mod effects;
@@ -38,7 +39,7 @@ pub(crate) use self::target::targets_of;
 use crate::model::decision::{
     Candidate, Event as Told, Hold, Met, Relief, StepKind, StepReason, Target, Trigger,
 };
-use crate::model::threshold::Resource;
+use crate::model::threshold::{Resource, Signal};
 use crate::model::units::Bytes;
 use crate::model::workload::Pod;
 use crate::policy::rank::Field;
@@ -277,9 +278,10 @@ fn after_pending(
 fn beyond_budget(
     question: &Question<'_>,
     standing: &mut ReliefStanding,
+    first: &Met,
     relief: &mut Relief,
 ) -> bool {
-    let Some(until) = standing.budget_again(question.relief) else { return false };
+    let Some(until) = standing.budget_again(question.relief, first) else { return false };
     let text = format!(
         "{} evictions within the budget's window are done; nothing more before it has room",
         question.relief.budget
@@ -297,7 +299,7 @@ fn of_those(
     list: &[&Candidate],
 ) -> Option<Proposal> {
     let want = wanted(first);
-    let may_end = standing.may_end(question);
+    let may_end = standing.budget_again(question.relief, first).is_none();
     let is_spent = |target: &Target| standing.is_spent(target, question.sample);
     let targets = targets_of(list, question.sample, question.snapshot).into_iter();
     targets.filter(|target| !is_spent(target)).find_map(|target| {
@@ -328,7 +330,8 @@ fn next_step(
         return None;
     }
     let able = Able::of(question, &action.target, &action.reason, action.want);
-    let able = Able { may_end: is_same || standing.may_end(question), ..able };
+    let may_end = is_same || standing.budget_again(question.relief, &action.reason).is_none();
+    let able = Able { may_end, ..able };
     // An agent that crashed may have entered a kill in its ledger and not done it.
     let is_repeated = pending.is_adopted && action.step == StepKind::KillContainers;
     let step = match is_repeated && able.can(action.step) {
@@ -341,14 +344,17 @@ fn next_step(
 }
 
 /// The threshold for which a gentler step that is pending must give way to a kill, or one against want of
-/// something else to any step against want of memory; `None` where there is time, or where a victim is
+/// something else to any step against want of memory or, at a hard threshold, of pids; `None` where there is time, or where a victim is
 /// being killed already.
 fn emergency(question: &Question<'_>, standing: &ReliefStanding, pending: &Pending) -> Option<Met> {
     let first = question.first?;
     let action = &pending.action;
     let is_kill = matches!(action.step, StepKind::KillContainers | StepKind::ReleaseMemory);
     let is_urgent = match is_other(&first, action) {
-        true => Kind::of(&first).is_pressing() && due(question, standing).is_ok(),
+        true => {
+            let presses = Kind::of(&first).is_pressing() || are_pids_short(&first);
+            presses && due(question, standing).is_ok()
+        }
         false => Kind::of(&first) == Kind::MemoryEmergency && !is_kill,
     };
     if !is_urgent || pending.is_back(question.sample) {
@@ -356,6 +362,11 @@ fn emergency(question: &Question<'_>, standing: &ReliefStanding, pending: &Pendi
     }
     // What the kernel has just killed for gives back memory already.
     standing.kernel_kills.settle_until(question, &first).is_none().then_some(first)
+}
+
+/// Without pids no program can be started, not even one that would free a disk.
+fn are_pids_short(first: &Met) -> bool {
+    matches!(first.threshold, Trigger::Eviction(on) if on.signal == Signal::PidAvailable && on.is_hard())
 }
 
 /// Does not wait for the deadline of the step that is pending. A victim that is chosen already for want

@@ -30,6 +30,9 @@ pub(super) struct Pending {
     pub(super) action: Action,
     /// What the target held when it was decided.
     pub(super) held: Option<Bytes>,
+    /// As many threads it had then, where pids were short.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) threads: Option<u64>,
     /// Who took it said that it could not be done.
     pub(super) is_refused: bool,
     /// The actuator refused it: a disruption budget forbids it, or it is not enforced any more.
@@ -54,8 +57,10 @@ pub(super) enum Progress {
 }
 
 impl Pending {
-    pub(super) fn new(action: Action, held: Option<Bytes>) -> Self {
+    pub(super) fn new(action: Action, held: Option<Bytes>, sample: &Sample) -> Self {
+        let is_of_pids = action.reason.threshold.resource() == Resource::Pids;
         Self {
+            threads: threads(&action.target, sample).filter(|_| is_of_pids),
             action,
             held,
             is_refused: false,
@@ -96,19 +101,29 @@ impl Pending {
         }
     }
 
-    /// True if the victim is gone, or most of its memory is back. Of an empty one the page cache counts
+    /// True if the victim is gone, or most of what is short is back. Of an empty one the page cache counts
     /// as back, because it can be dropped; where memory is short, what outlives its processes does not.
+    /// Files stay while a process is left that may write to them.
     pub(super) fn is_back(&self, sample: &Sample) -> bool {
         let target = &self.action.target;
         if is_gone(target, sample) {
             return true;
         }
         let is_empty = self.is_empty(sample);
-        let (Some(before), Some(now)) = (self.held, held(target, sample)) else {
-            return is_empty;
-        };
-        let left = self.outliving(sample).unwrap_or_default();
-        is_mostly_freed(before, now) || is_empty && is_mostly_freed(before, left)
+        match self.action.reason.threshold.resource() {
+            Resource::Memory => {
+                let (Some(before), Some(now)) = (self.held, held(target, sample)) else {
+                    return is_empty;
+                };
+                let left = self.outliving(sample).unwrap_or_default();
+                is_mostly_freed(before.0, now.0) || is_empty && is_mostly_freed(before.0, left.0)
+            }
+            Resource::Pids => {
+                let ends = self.threads.zip(threads(target, sample));
+                is_empty || ends.is_some_and(|(before, now)| is_mostly_freed(before, now))
+            }
+            _ => is_empty,
+        }
     }
 
     /// Shared memory and tmpfs of an empty victim, where memory is short: the end of its processes
@@ -162,9 +177,9 @@ pub(super) fn resume_aside(question: &Question<'_>, standing: &mut ReliefStandin
     }
 }
 
-/// True if an eighth or less is left of what was held before.
-pub(super) fn is_mostly_freed(before: Bytes, now: Bytes) -> bool {
-    now.0 <= before.0 / LEFT
+/// True if an eighth or less is left of what was there before.
+pub(super) fn is_mostly_freed(before: u64, now: u64) -> bool {
+    now <= before / LEFT
 }
 
 /// True if none of the target's cgroups is there.
@@ -208,6 +223,11 @@ fn n_of_sandbox(target: &Target, pod: &Cgroup, sample: &Sample) -> Option<u64> {
 /// What the target's cgroups hold; `None` where memory is not accounted, or one could not be read.
 pub(super) fn held(target: &Target, sample: &Sample) -> Option<Bytes> {
     sum(target, sample, |group| group.memory.current.map(|held| held.0)).map(Bytes)
+}
+
+/// How many threads the target's cgroups have, under the same conditions.
+fn threads(target: &Target, sample: &Sample) -> Option<u64> {
+    sum(target, sample, |group| group.pids_current)
 }
 
 /// The sum over the target's cgroups; `None` if one does not tell, or none is there.

@@ -9,12 +9,10 @@ use super::{Proposal, Question, wanted};
 use crate::model::cgroup::{Cgroup, CgroupId};
 use crate::model::decision::{Candidate, Met, StepKind};
 use crate::model::pod::Place;
-use crate::model::units::{Bytes, Percent};
+use crate::model::units::Bytes;
+use crate::policy::assess::CALM;
 use crate::policy::rank::{Field, REAL_PART};
 use crate::policy::takers::cache;
-
-/// PSI `some` over ten seconds below which no task stalls: refaults, which belong to no cause, are in it.
-const CALM: Percent = Percent(1_00);
 
 /// Where what is missing is clean cache that the kubelet's formula counts as used, and no task
 /// stalls: the largest cache gives it back, a pod's or, for the node, a service's.

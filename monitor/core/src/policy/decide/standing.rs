@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::budget::Budget;
 use super::effects::Effects;
 use super::endings::{CLEANED_UP, Endings};
 use super::kept::{Kept, Tried};
@@ -19,6 +20,7 @@ use crate::model::decision::{
 };
 use crate::model::sample::Sample;
 use crate::model::settings::Relief;
+use crate::model::threshold::Resource;
 use crate::model::units::{Bytes, Nanos};
 
 /// What the policy remembers of relief: its own judgements. What is in force stands in the sample.
@@ -46,11 +48,8 @@ pub struct ReliefStanding {
     /// Marks that were ordered lately, by action.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     marks: BTreeMap<u64, Mark>,
-    /// Evictions within the budget's window: when, and the victim's uid.
-    pub(super) victims: Vec<(Nanos, String)>,
-    /// Of these, who took what was short, by uid, and the threshold: they count until that is over.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    takers: BTreeMap<String, String>,
+    #[serde(flatten)]
+    pub(super) budget: Budget,
     /// The rest after the last step that helped ends here.
     pub(super) cool_until: Nanos,
     /// Reasons for holding back of which the operator was told.
@@ -138,8 +137,8 @@ impl ReliefStanding {
             if action.step.is_local_end() {
                 self.restarts.end(&action.target, sample);
             }
-            if action.step.is_final() && !self.victims.iter().any(|(_, victim)| victim == uid) {
-                self.victims.push((*since, uid.clone()));
+            if action.step.is_final() && !self.budget.has(uid) {
+                self.budget.add(*since, uid, action.reason.threshold.resource());
                 self.emptied.extend(held.map(|held| (uid.clone(), held)));
             }
             match phase {
@@ -149,7 +148,7 @@ impl ReliefStanding {
                 // Nothing is waited for, as when it was ordered.
                 Phase::Squeezed if question.outlook(&action.reason).is_some() => {}
                 Phase::Ending | Phase::Squeezed if now.since(action.deadline) <= STALE => {
-                    let pending = Pending::new(action.clone(), *held);
+                    let pending = Pending::new(action.clone(), *held, sample);
                     let own = self.pending.take().filter(|own| !own.is_adopted);
                     self.pending = own.or(Some(Pending { is_adopted: true, ..pending }));
                 }
@@ -164,9 +163,11 @@ impl ReliefStanding {
     /// Takes note of pods that end. A victim of the kubelet's counts against the budget as one of
     /// isobar's own: they are the same one, if isobar had it evicted.
     pub(super) fn hear_endings(&mut self, question: &Question<'_>) {
+        let mut met = question.met.iter().map(|met| met.threshold.resource());
+        let resource = met.next().unwrap_or(Resource::Memory);
         for uid in self.endings.hear(question) {
-            if !self.victims.iter().any(|(_, victim)| *victim == uid) {
-                self.victims.push((question.sample.at.boot, uid));
+            if !self.budget.has(&uid) {
+                self.budget.add(question.sample.at.boot, &uid, resource);
             }
         }
     }
@@ -199,10 +200,10 @@ impl ReliefStanding {
         let held = held(&action.target, sample);
         // A pod that was started again counts again.
         if action.step.is_final() && counts != Counts::Already {
-            self.victims.push((sample.at.boot, action.target.uid.clone()));
+            let (uid, against) = (&action.target.uid, &action.reason.threshold);
+            self.budget.add(sample.at.boot, uid, against.resource());
             if counts == Counts::UntilOver {
-                let name = action.reason.threshold.name();
-                self.takers.insert(action.target.uid.clone(), name);
+                self.budget.add_taker(uid, against.name());
             }
             self.emptied.extend(held.map(|held| (action.target.uid.clone(), held)));
         }
@@ -222,7 +223,7 @@ impl ReliefStanding {
             return;
         }
         self.effects.note(action, sample);
-        self.pending = Some(Pending::new(action.clone(), held));
+        self.pending = Some(Pending::new(action.clone(), held, sample));
     }
 
     /// Whether a step is not to be tried on this one any more, or not yet again.
@@ -245,11 +246,6 @@ impl ReliefStanding {
     /// How fast memory was lost when this squeeze began.
     pub(super) fn growth_before(&self, action: u64) -> Option<Bytes> {
         self.slowed.get(&action).map(|(_, growth)| *growth)
-    }
-
-    /// When the last eviction was decided.
-    pub(super) fn last_victim(&self) -> Option<Nanos> {
-        self.victims.last().map(|(at, _)| *at)
     }
 
     fn try_on(&mut self, target: &Target, against: &Trigger, step: StepKind) {
@@ -286,8 +282,7 @@ impl ReliefStanding {
         if *step != StepKind::Evict {
             return StepKind::ALL.into_iter().for_each(|step| self.try_on(target, against, step));
         }
-        let last = self.victims.iter().rposition(|(_, uid)| *uid == target.uid);
-        last.map(|last| self.victims.remove(last));
+        self.budget.take_back(&target.uid);
         self.kept.keep(against.name(), target.uid.clone(), now);
     }
 
@@ -309,19 +304,12 @@ impl ReliefStanding {
     /// more is to be had of it.
     pub(super) fn is_spent(&self, target: &Target, sample: &Sample) -> bool {
         let Some(before) = self.emptied.get(&target.uid) else { return false };
-        held(target, sample).is_some_and(|now| is_mostly_freed(*before, now))
+        held(target, sample).is_some_and(|now| is_mostly_freed(before.0, now.0))
     }
 
-    /// True if the budget has room for one more eviction.
-    pub(super) fn may_end(&self, question: &Question<'_>) -> bool {
-        self.budget_again(question.relief).is_none()
-    }
-
-    /// When the budget has room again; `None` if it has.
-    pub(super) fn budget_again(&self, relief: &Relief) -> Option<Nanos> {
-        let spent = usize::try_from(relief.budget).is_ok_and(|most| self.victims.len() >= most);
-        let (oldest, _) = self.victims.first()?;
-        spent.then(|| oldest.plus(relief.budget_window))
+    /// When the budget has room for a victim against this again; `None` if it has.
+    pub(super) fn budget_again(&self, relief: &Relief, against: &Met) -> Option<Nanos> {
+        self.budget.again(relief, Kind::of(against).is_pressing())
     }
 
     /// Drops what is too old to matter: what was tried against a shortage that has been over for
@@ -338,10 +326,6 @@ impl ReliefStanding {
             }
         }
         self.marks.retain(|_, mark| now.since(mark.at) < RETRIED);
-        let window = question.relief.budget_window;
-        self.victims.retain(|(moment, _)| now.since(*moment) < window);
-        let victims = &self.victims;
-        self.emptied.retain(|uid, _| victims.iter().any(|(_, victim)| victim == uid));
         let cool_down = question.relief.cool_down;
         if question.met.is_empty() {
             let since = *self.calm_since.get_or_insert(now);
@@ -359,25 +343,23 @@ impl ReliefStanding {
         let squeezed = question.sample.squeezes().chain(question.sample.marks());
         let squeezed = squeezed.map(|entry| entry.action.reason.threshold.name());
         let tried = self.tried.iter().map(|(name, ..)| name.clone());
-        let ended = self.takers.values().cloned();
+        let ended = self.budget.thresholds().cloned();
         let acted_upon: BTreeSet<_> = tried.chain(squeezed).chain(ended).collect();
         self.calm.retain(|name, _| acted_upon.contains(name) && !met.contains(name));
         for name in acted_upon.difference(&met) {
             self.calm.entry(name.clone()).or_insert(now);
         }
+        let calm = &self.calm;
         let is_over =
-            |name: &String| self.calm.get(name).is_some_and(|since| now.since(*since) >= cool_down);
-        let has_helped = |uid: &String| self.takers.get(uid).is_some_and(is_over);
-        self.victims.retain(|(_, uid)| !has_helped(uid));
-        let victims = &self.victims;
-        self.takers.retain(|uid, _| victims.iter().any(|(_, victim)| victim == uid));
+            |name: &str| calm.get(name).is_some_and(|since| now.since(*since) >= cool_down);
+        let window = question.relief.budget_window;
+        self.budget.forget(|at| now.since(at) < window, is_over);
+        self.emptied.retain(|uid, _| self.budget.has(uid));
         let uids = self.tried.iter().map(|(_, uid, _)| uid.clone()).collect();
         let there = present(&uids, question.snapshot);
-        let calm = &self.calm;
         self.tried.retain(|(name, uid, _)| {
-            let is_over = calm.get(name).is_some_and(|since| now.since(*since) >= cool_down);
             let is_pending = pending.as_ref().is_some_and(|(n, u)| n == name && *u == uid);
-            is_pending || (!is_over && there.contains(uid))
+            is_pending || (!is_over(name) && there.contains(uid))
         });
         self.kept.ask_again(&self.tried, now);
     }

@@ -180,12 +180,12 @@ fn effects_of_observed_actions_are_none() {
 #[test]
 fn decide_emergency_without_a_candidate_keeps_the_step() {
     let cpu = met(pressure(PressureSignal::Cpu(Percent(60_00))));
-    let pids = met(threshold(Signal::PidAvailable, Nanos(0)));
+    let hard = met(threshold(Signal::MemoryAvailable, Nanos(0)));
     let gone = pressure(PressureSignal::Exhaustion(seconds(10)));
     let gone = Met { measured: seconds(1).0, ..met(gone) };
     let mut node = Node::new();
     node.relief.budget = 1;
-    assert_eq!(short(&node.at(1, &[pids])), Some(("a", Evict)));
+    assert_eq!(short(&node.at(1, &[hard])), Some(("a", Evict)));
     node.end("a");
     node.at(2, &[]);
     assert_eq!(short(&node.at(20, &[cpu])), Some(("b", Squeeze)));
@@ -224,5 +224,5 @@ fn untried_skips_earlier_steps_after_a_new_one() {
     let mut want: Vec<_> = ["a", "b", "c"].into_iter().flat_map(each).collect();
     want.push(("a".into(), Reclaim, None));
     assert_eq!(seen, want);
-    assert_eq!(node.standing.victims.len(), 3, "nobody counts twice");
+    assert_eq!(node.standing.budget.len(), 3, "nobody counts twice");
 }
