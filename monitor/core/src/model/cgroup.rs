@@ -55,6 +55,12 @@ impl CgroupPath {
         above.is_root() || below().is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
+    /// Whether systemd names it as a slice, which has no processes of its own.
+    #[must_use]
+    pub fn is_slice(&self) -> bool {
+        self.0.ends_with(".slice")
+    }
+
     /// Directory names from the root down; empty for the root.
     pub fn segments(&self) -> impl DoubleEndedIterator<Item = &str> {
         self.0.split('/').filter(|s| !s.is_empty())

@@ -5,6 +5,7 @@
 pub mod assess;
 pub mod decide;
 pub mod engine;
+pub(crate) mod entitled;
 pub mod explain;
 pub mod known;
 pub mod rank;

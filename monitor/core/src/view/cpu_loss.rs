@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::snapshot::{Blame, Scope, Snapshot};
 use crate::model::units::{MilliCpu, Nanos};
-use crate::policy::workload::above;
+use crate::policy::entitled::Entitled;
 
 /// One sufferer and one aggressor, in one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,15 +103,17 @@ pub fn losses(snapshot: &Snapshot) -> Vec<CpuLoss<'_>> {
         let sum = lost.entry(pair.victim).or_default();
         *sum = sum.plus(*time);
     }
-    let entitled = Entitled::new(snapshot);
-    let weighed = |(blame, time): (&'_ Blame, Nanos)| {
+    let mut entitled = Entitled::new(snapshot);
+    let mut weighed = |(blame, time): (&'_ Blame, Nanos)| {
         let lost = lost.get(&blame.victim).copied().unwrap_or_default();
         let waited = snapshot.scopes.get(&blame.victim).and_then(|scope| scope.cpu.as_ref());
         let waited = waited.map_or(lost, |cpu| cpu.wait.now.max(lost));
         let wanted = waited.plus(ran(blame.victim).unwrap_or_default());
-        let is_entitled = entitled.is_above(blame.victim) == Some(true)
-            && entitled.is_above(blame.aggressor) == Some(false);
-        if is_entitled { Nanos(0) } else { part(time, lost.0.into(), wanted.0.into()) }
+        if entitled.is_by_right(blame.victim, blame.aggressor) {
+            Nanos(0)
+        } else {
+            part(time, lost.0.into(), wanted.0.into())
+        }
     };
     pairs.into_iter().map(|(blame, time)| CpuLoss { blame, loss: weighed((blame, time)) }).collect()
 }
@@ -128,46 +130,6 @@ fn own_usage_of_root(snapshot: &Snapshot) -> Option<MilliCpu> {
 fn part(time: Nanos, numerator: u128, denominator: u128) -> Nanos {
     let part = (u128::from(time.0) * numerator).checked_div(denominator).unwrap_or(0);
     Nanos(u64::try_from(part).unwrap_or(u64::MAX))
-}
-
-/// What weights entitle cgroups to, of the CPU time that was used.
-struct Entitled<'a> {
-    snapshot: &'a Snapshot,
-    /// Weights of the children that ran or waited, by parent; `None` if one of them is not known.
-    weights: BTreeMap<Option<CgroupId>, Option<u64>>,
-}
-
-impl<'a> Entitled<'a> {
-    fn new(snapshot: &'a Snapshot) -> Self {
-        let mut weights = BTreeMap::new();
-        for scope in snapshot.scopes.values().filter(|scope| is_active(scope)) {
-            let sum = weights.entry(scope.parent).or_insert(Some(0_u64));
-            *sum = sum.zip(weight(scope)).map(|(sum, weight)| sum.saturating_add(weight));
-        }
-        Self { snapshot, weights }
-    }
-
-    /// Whether a cgroup used more than its part; `None` where the kernel does not divide by weights,
-    /// or that is not known.
-    fn is_above(&self, id: CgroupId) -> Option<bool> {
-        let MilliCpu(all) = self.snapshot.whole.cpu_usage?;
-        let (scope, mut share) = (self.snapshot.scopes.get(&id)?, u128::from(all));
-        let above = above(id, self.snapshot).filter_map(|id| self.snapshot.scopes.get(&id));
-        for scope in std::iter::once(scope).chain(above) {
-            let among = u128::from((*self.weights.get(&scope.parent)?)?);
-            share = (share * u128::from(weight(scope)?)).checked_div(among)?;
-        }
-        Some(u128::from(scope.cpu_usage?.0) > share)
-    }
-}
-
-fn is_active(scope: &Scope) -> bool {
-    let has_waited = scope.cpu.as_ref().is_some_and(|cpu| cpu.wait.now > Nanos(0));
-    has_waited || scope.cpu_usage.is_some_and(|used| used > MilliCpu(0))
-}
-
-fn weight(scope: &Scope) -> Option<u64> {
-    scope.files.as_ref()?.cpu.weight
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ impl Level {
         self == Self::All
             || match scope.place {
                 Place::Pod { .. } => true,
-                Place::Other => !scope.path.0.ends_with(".slice"),
+                Place::Other => !scope.path.is_slice(),
                 Place::Node | Place::Kubepods | Place::Qos { .. } | Place::Container { .. } => {
                     false
                 }

@@ -90,8 +90,15 @@ fn without_cause(
     } else {
         let taker = question.field.and_then(Field::largest_taker);
         let taker = taker.map(Taker::full_name).unwrap_or_default();
-        let most = if taker.is_empty() { "a program outside pods" } else { &taker };
-        (format!("{most} took most"), Hold::TakenByOther { taker })
+        let most = match taker.is_empty() {
+            true => {
+                "most is in no pod: a program outside pods took it, or it is in deleted files that \
+                     a process still has open"
+                    .into()
+            }
+            false => format!("{taker} took most"),
+        };
+        (most, Hold::TakenByOther { taker })
     };
     let name = first.threshold.name();
     let text = format!("no candidate is a cause of {name}: {most}");

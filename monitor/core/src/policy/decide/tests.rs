@@ -4,6 +4,7 @@ mod endings;
 mod kept;
 mod kernel_kills;
 mod node;
+mod other_resources;
 mod outliving;
 mod partly;
 mod properties;

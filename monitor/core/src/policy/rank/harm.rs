@@ -24,6 +24,7 @@ use crate::model::snapshot::{Blame, Scope, Snapshot};
 use crate::model::stall::Coverage;
 use crate::model::threshold::Resource;
 use crate::model::units::{Nanos, scale};
+use crate::policy::entitled::Entitled;
 use crate::policy::scope;
 use crate::policy::workload::{Parties, Workloads, above};
 
@@ -162,6 +163,12 @@ impl HarmByParty {
         all
     }
 
+    /// What the party does that a cgroup outside pods is or belongs to.
+    pub(super) fn of_outside(&self, path: &CgroupPath) -> Option<&Entry> {
+        let all = self.outside.iter().filter(|(party, _)| !party.is_root());
+        all.filter(|(party, _)| path.is_within(party)).map(|(_, entry)| entry).next_back()
+    }
+
     /// Adds an interval; `None` if it was not measured. Then old rates are dropped: harm done a
     /// while ago is no reason to evict now.
     fn add(&mut self, doings: Option<Doings<'_>>, there: &There<'_>, interval: Nanos) {
@@ -262,8 +269,9 @@ impl<'a> Tree<'a> {
         Self { parties: scopes.map(party).collect(), snapshot, workloads, pods }
     }
 
-    /// The pod or workload that the cgroup is or belongs to, else itself. CRI-O's monitor beside
-    /// the containers belongs to the pod.
+    /// The pod or workload that the cgroup is or belongs to, else the outermost cgroup above it that is
+    /// no slice: a service with many cgroups is one party. CRI-O's monitor beside the containers belongs
+    /// to the pod.
     fn party(
         snapshot: &'a Snapshot,
         workloads: &Workloads<'_>,
@@ -271,6 +279,7 @@ impl<'a> Tree<'a> {
         own: &'a Scope,
     ) -> Party<'a> {
         let up = above(id, snapshot).map_while(|id| Some((id, snapshot.scopes.get(&id)?)));
+        let mut unit = &own.path;
         for (id, scope) in std::iter::once((id, own)).chain(up) {
             match &scope.place {
                 Place::Pod { uid, .. } | Place::Container { pod: uid, .. } => {
@@ -279,11 +288,12 @@ impl<'a> Tree<'a> {
                 Place::Other if workloads.has(id) => {
                     return Party::Outside(Cow::Borrowed(&scope.path));
                 }
+                Place::Other if !scope.path.is_slice() => unit = &scope.path,
                 Place::Other => {}
                 Place::Node | Place::Kubepods | Place::Qos { .. } => break,
             }
         }
-        Party::Outside(Cow::Borrowed(&own.path))
+        Party::Outside(Cow::Borrowed(unit))
     }
 
     fn of(&self, id: CgroupId, path: Option<&'a CgroupPath>) -> Option<Party<'a>> {
@@ -313,17 +323,21 @@ impl<'a> Tree<'a> {
         There { pods, outside }
     }
 
-    /// Waits for a CPU. The idle task is no aggressor: that time is the latency of a wake-up. Time
-    /// throttled by its own quota is harm that a pod does to itself.
+    /// Waits for a CPU. The idle task is no aggressor: that time is the latency of a wake-up. Nor is who
+    /// ran by right, while the one that waited had more than its part. Time throttled by its own quota is
+    /// harm that a pod does to itself.
     fn run_queue(&self) -> Doings<'a> {
         let snapshot = self.snapshot;
         // By cgroup first: there are many more pairs than aggressors.
-        let mut aggressors = BTreeMap::new();
+        let (mut aggressors, mut entitled) = (BTreeMap::new(), Entitled::new(snapshot));
         let pairs = snapshot.aggressions.iter().filter(|pair| pair.aggressor != CgroupId(0));
         for Blame { victim, victim_path, aggressor, aggressor_path, time, .. } in pairs {
             let by = || (self.of(*aggressor, aggressor_path.as_ref()), Harm::default());
             let (by, harm) = aggressors.entry(*aggressor).or_insert_with(by);
             let is_own = self.of(*victim, victim_path.as_ref()) == *by;
+            if !is_own && entitled.is_by_right(*victim, *aggressor) {
+                continue;
+            }
             let to = if is_own { &mut harm.own } else { &mut harm.others };
             *to = to.plus(*time);
         }

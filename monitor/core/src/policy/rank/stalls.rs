@@ -29,7 +29,7 @@ impl Stalls {
         let is_limited = |scope: &Scope| {
             let entry = measured.and_then(|harm| match &scope.place {
                 Place::Pod { uid, .. } => harm.pods.get(&**uid),
-                _ => harm.outside.get(&scope.path),
+                _ => harm.of_outside(&scope.path),
             });
             entry.is_some_and(|entry| entry.harm.is_own_alone())
         };

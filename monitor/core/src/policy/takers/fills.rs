@@ -102,16 +102,12 @@ impl Fills {
         let (earlier, last) = (self.earlier.as_ref()?, self.last.as_ref()?);
         let over = last.at.since(earlier.at);
         let (then, now) = (earlier.disks.get(&signal)?, last.disks.get(&signal)?);
-        let (mut taken, mut is_assumed, mut is_unknown) = (BTreeMap::new(), false, false);
+        let (mut taken, mut is_assumed) = (BTreeMap::new(), false);
         for (id, scope) in &snapshot.scopes {
             let Place::Pod { uid, .. } = &scope.place else { continue };
-            match now.grown_since(then, uid) {
-                Some((0, _)) => {}
-                Some((grown, is_measured)) => {
-                    is_assumed |= !is_measured;
-                    taken.insert(*id, grown);
-                }
-                None => is_unknown = true,
+            if let Some((grown @ 1.., is_measured)) = now.grown_since(then, uid) {
+                is_assumed |= !is_measured;
+                taken.insert(*id, grown);
             }
         }
         let sum = taken.values().fold(0, |sum: u64, grown| sum.saturating_add(*grown));
@@ -125,8 +121,8 @@ impl Fills {
         let lost = filled.max(sum);
         let unattributed = lost - sum;
         let is_established = over >= SHORTEST && lost >= least;
-        // A pod of which nothing is measured yet may have taken what no other did.
-        let is_open = is_unknown && taken.values().all(|grown| *grown < unattributed);
+        // What no pod took may be in a volume that is not measured anew yet.
+        let is_open = taken.values().all(|grown| *grown < unattributed);
         if over < WINDOW && (is_open || !is_established) {
             return None;
         }
@@ -228,11 +224,15 @@ mod tests {
         let parties: Parties<'_> = snapshot.scopes.iter().map(|(id, scope)| (*id, scope)).collect();
         type Row<'a> = &'a [(u64, u64, &'a [u64], DiskSource)];
         #[rustfmt::skip]
-        let table: [(Row<'_>, Option<(u64, u64)>); 12] = [
+        let table: [(Row<'_>, Option<(u64, u64)>); 15] = [
             // readings: second, MiB left, MiB of each volume, source; MiB taken by the pod, and by no pod
             (&[(0, 500, &[10], Kubelet)],                                                   None),
             (&[(0, 500, &[10], Kubelet), (10, 400, &[110], Kubelet)],                       Some((100, 0))),
-            (&[(0, 500, &[10], Kubelet), (10, 400, &[10], Kubelet)],                        Some((0, 100))),
+            // Of another volume that fills it nothing may have been measured since.
+            (&[(0, 500, &[10], Kubelet), (10, 400, &[10], Kubelet)],                        None),
+            (&[(0, 500, &[10], Kubelet), (10, 400, &[40], Kubelet)],                        None),
+            (&[(0, 500, &[10], Kubelet), (60, 400, &[10], Kubelet)],                        Some((0, 100))),
+            (&[(0, 500, &[10], Kubelet), (60, 400, &[40], Kubelet)],                        Some((30, 70))),
             // Too little for ten seconds; after a minute it is known that none fills the disk.
             (&[(0, 500, &[10], Kubelet), (10, 490, &[20], Kubelet)],                        None),
             (&[(0, 500, &[10], Kubelet), (60, 490, &[20], Kubelet)],                        Some((0, 0))),

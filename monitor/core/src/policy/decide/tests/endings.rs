@@ -23,7 +23,7 @@ fn endings_are_waited_for_where_they_suffice() {
         (hard, "b", 900,   400, Some(36)), // no longer than an eviction of isobar's own
         (soft, "b", 1,      64, Some(7)),
         (soft, "b", 1,      63, None),
-        (pids, "b", 1,     400, None),
+        (pids, "b", 1,     400, None),     // it is not known how many threads it has
         (gone, "b", 1,     400, None),     // there is no time to wait
         (hard, "x", 1,     400, None),     // its cgroup is gone already
     ];
@@ -41,6 +41,18 @@ fn endings_are_waited_for_where_they_suffice() {
             !node.at(until, &[met(trigger)]).actions.is_empty(),
             "{within} s: its time is over"
         );
+    }
+}
+
+#[test]
+fn endings_are_waited_for_where_pids_are_short() {
+    let pids = [Met { missing: Some(50), ..met(threshold(Signal::PidAvailable, Nanos(0))) }];
+    for (threads, want) in [(Some(50), Some(7)), (Some(49), None), (None, None)] {
+        let mut node = Node::new();
+        end_within(&mut node, "b", 1, false);
+        Arc::make_mut(node.sample.cgroups.get_mut(&CgroupId(11)).unwrap()).pids_current = threads;
+        let until = |second| Hold::Ending { pod: "b".into(), until: seconds(second) };
+        assert_eq!(node.at(1, &pids).held, want.map(until), "{threads:?}");
     }
 }
 

@@ -62,7 +62,7 @@ proptest! {
         let (mut second, mut is_met) = (1, None);
         let mut last: Option<Action> = None;
         let (mut was_refused, mut was_forbidden) = (false, false);
-        let mut ended: Vec<(Nanos, String)> = Vec::new();
+        let mut ended: Vec<(Nanos, String, bool)> = Vec::new();
         for turn in turns {
             match turn {
                 Turn::Calm => is_met = None,
@@ -91,24 +91,34 @@ proptest! {
                 let is_other = before.target.name != action.target.name;
                 let is_there = node.sample.cgroups.values().any(|g| g.path.0.ends_with(&before.target.uid));
                 let has_time = now < before.deadline && !was_refused;
-                // Memory that is pressing does not wait for a victim of something else.
-                let is_memory = |action: &Action| action.reason.threshold.resource() == Resource::Memory;
-                let waits = is_memory(before) || !is_memory(&action);
+                // Memory that is pressing does not wait for a victim of something else, nor do pids.
+                let resource = |action: &Action| action.reason.threshold.resource();
+                let waits = match (resource(before), resource(&action)) {
+                    (Resource::Memory, of) => of != Resource::Pids,
+                    (of, Resource::Memory | Resource::Pids) => of == resource(&action),
+                    _ => true,
+                };
                 prop_assert!(
                     !(before.step.is_final() && is_other && is_there && has_time && waits),
                     "{action:?} while {before:?} has time"
                 );
                 // An eviction that a disruption budget forbids has ended nothing.
                 if was_forbidden && is_other && before.step == Evict {
-                    ended.pop_if(|(_, name)| *name == before.target.name);
+                    ended.pop_if(|(_, name, _)| *name == before.target.name);
                 }
             }
-            if action.step.is_final() && !ended.iter().any(|(_, name)| *name == action.target.name) {
-                ended.push((now, action.target.name.clone()));
+            let is_known = ended.iter().any(|(_, name, _)| *name == action.target.name);
+            if action.step.is_final() && !is_known {
+                let is_memory = action.reason.threshold.resource() == Resource::Memory;
+                ended.push((now, action.target.name.clone(), is_memory));
+                // Where memory presses, victims of something else leave room.
+                let presses = Kind::of(&action.reason).is_pressing();
+                let counts = |(at, _, is_memory): &&(Nanos, String, bool)| {
+                    now.since(*at) < node.relief.budget_window && (*is_memory || !presses)
+                };
+                let lately = ended.iter().filter(counts).count();
+                prop_assert!(lately <= usize::try_from(budget).unwrap(), "{ended:?}");
             }
-            let window = node.relief.budget_window;
-            let lately = ended.iter().filter(|(at, _)| now.since(*at) < window).count();
-            prop_assert!(lately <= usize::try_from(budget).unwrap(), "{ended:?}");
             (last, was_refused, was_forbidden) = (Some(action), false, false);
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Doings, Entry, Party, Tree};
-use crate::model::cgroup::Cgroup;
+use crate::model::cgroup::{Cgroup, IoStat};
 use crate::model::sample::Sample;
 use crate::model::snapshot::{Along, Scope};
 use crate::model::stall::MemoryCause;
@@ -23,6 +23,8 @@ pub(super) struct Share<'a>(BTreeMap<Party<'a>, Part>);
 struct Part {
     /// Bytes.
     taken: u64,
+    /// Requests to disks: many small ones keep a disk as busy as few large ones.
+    requests: u64,
     /// Wall time for memory, task time for IO.
     waited: Nanos,
     /// At its own limits, which no other party causes.
@@ -40,7 +42,7 @@ impl<'a> Share<'a> {
             Part {
                 waited: of_interval(shortage, tree.snapshot.interval),
                 limited: limited(scope),
-                taken: 0,
+                ..Part::default()
             }
         })
     }
@@ -57,7 +59,7 @@ impl<'a> Share<'a> {
         tree: &Tree<'a>,
         parties: &Parties<'_>,
         before: &Sample,
-        taken: fn(&Scope, &Cgroup, Option<&Cgroup>) -> Option<u64>,
+        taken: fn(&Scope, &Cgroup, Option<&Cgroup>) -> Option<[u64; 2]>,
         waits: impl Fn(&Scope) -> Part,
     ) -> Self {
         let mut share = Self::default();
@@ -65,28 +67,38 @@ impl<'a> Share<'a> {
         for (id, scope) in parties {
             let (party, earlier) = (named.get(id), earlier.get(id).map(Arc::as_ref));
             let Some(party) = party else { continue };
-            let grown =
-                scope.files.as_ref().and_then(|now| taken(scope, now, earlier)).unwrap_or(0);
+            let now = scope.files.as_ref();
+            let grown = now.and_then(|now| taken(scope, now, earlier)).unwrap_or_default();
             let Part { waited, limited, .. } = waits(scope);
+            let [taken, requests] = grown;
             // Most have done nothing.
-            if (Part { taken: grown, waited, limited }) == Part::default() {
+            if (Part { taken, requests, waited, limited }) == Part::default() {
                 continue;
             }
             let part = share.0.entry(party.clone()).or_default();
-            part.taken = part.taken.saturating_add(grown);
+            part.taken = part.taken.saturating_add(taken);
+            part.requests = part.requests.saturating_add(requests);
             (part.waited, part.limited) = (part.waited.plus(waited), part.limited.plus(limited));
         }
         share
     }
 
-    /// Divides the waiting of all by the share that each took.
+    /// Divides the waiting of all by the share that each took: of bytes or of requests, whichever is more.
     pub(super) fn doings(self) -> Doings<'a> {
-        let total = |of: fn(&Part) -> u64| self.0.values().map(|part| u128::from(of(part))).sum();
-        let (taken, waited): (u128, u128) = (total(|part| part.taken), total(|part| part.waited.0));
+        let total =
+            |of: fn(&Part) -> u64| self.0.values().map(|part| u128::from(of(part))).sum::<u128>();
+        let waited = total(|part| part.waited.0);
+        let (bytes, requests) =
+            (total(|part| part.taken).max(1), total(|part| part.requests).max(1));
+        let weight = |part: &Part| {
+            let by_bytes = u128::from(part.taken).saturating_mul(requests);
+            by_bytes.max(u128::from(part.requests).saturating_mul(bytes))
+        };
+        let weights = self.0.values().map(weight).fold(0, u128::saturating_add).max(1);
         let mut doings = Doings::default();
         for (party, part) in self.0 {
             let by_share = |time: u128| {
-                let shared = time.saturating_mul(u128::from(part.taken)) / taken.max(1);
+                let shared = time.saturating_mul(weight(&part)) / weights;
                 Nanos(u64::try_from(shared).unwrap_or(u64::MAX))
             };
             let own = u128::from(part.waited.0);
@@ -101,7 +113,7 @@ impl<'a> Share<'a> {
 /// Bytes charged since `earlier`: growth, and what was reclaimed meanwhile. Growth alone would
 /// blame a sufferer that reads its pages back, and not who keeps the memory full. What a party
 /// reclaims at a limit of its own it takes from itself, and is left out.
-fn charged(scope: &Scope, now: &Cgroup, earlier: Option<&Cgroup>) -> Option<u64> {
+fn charged(scope: &Scope, now: &Cgroup, earlier: Option<&Cgroup>) -> Option<[u64; 2]> {
     let current = |files: &Cgroup| files.memory.current.map(|bytes| bytes.0);
     let before = earlier.map_or(Some(0), current)?;
     let stats = now.memory.stat.zip(earlier.and_then(|earlier| earlier.memory.stat));
@@ -109,14 +121,18 @@ fn charged(scope: &Scope, now: &Cgroup, earlier: Option<&Cgroup>) -> Option<u64>
         (Nanos(0), Some((now, earlier))) => now.pgsteal.saturating_sub(earlier.pgsteal),
         _ => 0,
     };
-    Some(current(now)?.saturating_add(reclaimed.saturating_mul(PAGE)).saturating_sub(before))
+    let all = current(now)?.saturating_add(reclaimed.saturating_mul(PAGE));
+    Some([all.saturating_sub(before), 0])
 }
 
-/// Bytes read and written since `earlier`.
-fn moved(_: &Scope, now: &Cgroup, earlier: Option<&Cgroup>) -> Option<u64> {
-    let all = |files: &Cgroup| files.io.map(|io| io.read.0.saturating_add(io.written.0));
-    let before = earlier.map_or(Some(0), all)?;
-    Some(all(now)?.saturating_sub(before))
+/// Bytes read and written since `earlier`, and requests.
+fn moved(_: &Scope, now: &Cgroup, earlier: Option<&Cgroup>) -> Option<[u64; 2]> {
+    let moved =
+        |io: IoStat| [io.read.0.saturating_add(io.written.0), io.reads.saturating_add(io.writes)];
+    let all = |files: &Cgroup| files.io.map(moved);
+    let before = earlier.map_or(Some([0; 2]), all)?;
+    let [bytes, requests] = all(now)?;
+    Some([bytes.saturating_sub(before[0]), requests.saturating_sub(before[1])])
 }
 
 /// Memory stall at the party's own limits.

@@ -1,3 +1,5 @@
+mod parties;
+
 use std::sync::Arc;
 
 use super::*;

@@ -1,0 +1,70 @@
+//! Victims for want of something else than memory: when they are back, and what they wait for.
+
+use super::*;
+
+fn set(node: &mut Node, uid: &str, mib: u64, threads: u64) {
+    let mut groups = node.sample.cgroups.values_mut();
+    let group = groups.find(|group| group.path.0.ends_with(uid)).unwrap();
+    let group = Arc::make_mut(group);
+    (group.memory.current, group.pids_current) = (Some(Bytes(mib * MIB)), Some(threads));
+}
+
+#[test]
+fn victim_is_back_when_what_is_short_is_back() {
+    let of = |signal| met(threshold(signal, Nanos(0)));
+    let disk = met(Trigger::Pressure(PressureThreshold {
+        scope: ScopeName::System,
+        on: PressureSignal::Disk(Percent(60_00)),
+        grace: seconds(5),
+    }));
+    #[rustfmt::skip]
+    let table = [
+        // what is short; MiB of 400 and threads of 80 that are left; is it back
+        (of(Signal::MemoryAvailable),  50,  80, true),
+        (of(Signal::NodefsAvailable),  50,  80, false), // it writes its files still
+        (of(Signal::NodefsAvailable),  50,  0,  true),
+        (of(Signal::NodefsInodesFree), 50,  1,  false),
+        (of(Signal::PidAvailable),     50,  80, false),
+        (of(Signal::PidAvailable),     400, 10, true),
+        (of(Signal::PidAvailable),     400, 11, false),
+        (disk,                         50,  80, false),
+    ];
+    for (short_of, mib, threads, is_back) in table {
+        let mut node = Node::new();
+        node.relief.steps.remove(&Squeeze);
+        set(&mut node, "a", 400, 80);
+        assert_eq!(short(&node.at(1, &[short_of])), Some(("a", Evict)), "{short_of:?}");
+        set(&mut node, "a", mib, threads);
+        let held = node.at(2, &[short_of]).held;
+        let is_waited_for = matches!(held, Some(Hold::Settling { .. }));
+        assert_eq!(!is_waited_for, is_back, "{short_of:?} {mib} {threads}: {held:?}");
+    }
+}
+
+#[test]
+fn pids_do_not_wait_for_a_disk() {
+    let [nodefs, pids, soft] = [
+        threshold(Signal::NodefsAvailable, Nanos(0)),
+        threshold(Signal::PidAvailable, Nanos(0)),
+        threshold(Signal::PidAvailable, seconds(30)),
+    ]
+    .map(met);
+    let memory = met(threshold(Signal::MemoryAvailable, Nanos(0)));
+    #[rustfmt::skip]
+    let table = [
+        // what is short first; what comes before it later; the step then
+        (nodefs, pids, Some(("b", Evict))),
+        (nodefs, soft, None),
+        (memory, pids, Some(("b", Evict))), // memory is not met any more
+        (pids, nodefs, None),
+    ];
+    for (first, then, want) in table {
+        let mut node = Node::new();
+        assert_eq!(short(&node.at(1, &[first])), Some(("a", Evict)));
+        set(&mut node, "a", 400, 80);
+        node.ranking.candidates.remove(0);
+        let met = [then, first].into_iter().filter(|met| *met != memory);
+        let verdict = node.at(3, &met.collect::<Vec<_>>());
+        assert_eq!(short(&verdict), want, "{first:?} {then:?}: {:?}", verdict.held);
+    }
+}

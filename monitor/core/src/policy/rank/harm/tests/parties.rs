@@ -1,0 +1,77 @@
+//! Who counts as one party, who waits by right, and what counts of a disk.
+
+use super::*;
+
+/// A pod reads one large file, another one many small pieces.
+#[test]
+fn harm_of_disk_waits_counts_requests() {
+    #[rustfmt::skip]
+    let table = [
+        // requests of each; the share of the small one's 100 ms of waiting that the large one is told of
+        ([0, 0],       75), // by bytes: 30 and 10 MiB
+        ([30, 10],     75),
+        ([30, 30],     60),
+        ([30, 10_000], 42),
+    ];
+    for (requests, want) in table {
+        let mut node = Node::new();
+        for ((path, mib), reads) in [(POD_A, 30_u64), (POD_B, 10)].into_iter().zip(requests) {
+            let (id, scope) = (node.id(path), node.scope(path));
+            let waited = Nanos(if path == POD_B { 100 * MS } else { 0 });
+            scope.io_wait = Some(Waited { now: waited, total: Nanos(0) });
+            let files = Arc::make_mut(scope.files.as_mut().unwrap());
+            files.io = Some(IoStat { read: Bytes(mib << 20), reads, ..IoStat::default() });
+            let earlier = Cgroup { io: Some(IoStat::default()), ..files.clone() };
+            node.before.cgroups.insert(id, earlier.into());
+        }
+        node.update();
+        assert_eq!(node.harm(Resource::Io, "a").0, want, "{requests:?}");
+    }
+}
+
+/// Forty tasks of a pod with the least weight wait for one that runs within its part of the CPUs.
+#[test]
+fn who_runs_by_right_harms_none() {
+    #[rustfmt::skip]
+    let table = [
+        // weights and CPU time in thousandths of the two pods; what A does to B, and B to A
+        (Some([79, 1]), [1_500, 2_500], [0, 50]),
+        (Some([1, 79]), [1_500, 2_500], [900, 0]),
+        (Some([10, 10]), [2_000, 2_000], [900, 50]), // none has more than its part
+        (None,           [1_500, 2_500], [900, 50]), // not known
+    ];
+    for (weights, used, want) in table {
+        let mut node = Node::new();
+        node.snapshot.whole.cpu_usage = Some(MilliCpu(4_000));
+        for (path, at) in [("/kubepods", None), (POD_A, Some(0)), (POD_B, Some(1))] {
+            let scope = node.scope(path);
+            scope.cpu_usage = Some(MilliCpu(at.map_or(4_000, |at: usize| used[at])));
+            let weight = weights.map(|weights| at.map_or(100, |at| weights[at]));
+            Arc::make_mut(scope.files.as_mut().unwrap()).cpu.weight = weight;
+        }
+        let kubepods = node.id("/kubepods");
+        node.scope(POD_A).parent = Some(kubepods);
+        node.blame(POD_B, POD_A, 900);
+        node.blame(POD_A, POD_B, 50);
+        node.update();
+        let got = ["a", "b"].map(|who| node.harm(Resource::Cpu, who).0);
+        assert_eq!(got, want, "{weights:?} {used:?}");
+    }
+}
+
+#[test]
+fn service_with_many_cgroups_is_one_party() {
+    let mut node = Node::new();
+    let service = node.id(DAEMON);
+    let place = Place::Other;
+    for at in 50..58 {
+        let path = CgroupPath(format!("{DAEMON}/{at}").into());
+        let child = Scope { place: place.clone(), path, parent: Some(service), ..Scope::default() };
+        node.snapshot.scopes.insert(CgroupId(at), child);
+        node.blame(POD_B, &format!("{DAEMON}/{at}"), 100);
+    }
+    node.blame(POD_B, POD_A, 60);
+    node.update();
+    let told = node.standing.cpu.outsiders(3, |_| true);
+    assert_eq!(told, [Outsider { path: CgroupPath(DAEMON.into()), harm: Nanos(800 * MS) }]);
+}
