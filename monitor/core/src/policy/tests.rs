@@ -3,6 +3,7 @@
 
 mod beside;
 mod cache;
+mod cpu;
 mod disks;
 mod family;
 mod large;

@@ -316,7 +316,7 @@ fn payer(
     let grew = field.first(EXAMINED, |one| pays(one) && field.took_most(one, least / REAL_PART));
     let payers = if grew.is_empty() { field.first(EXAMINED, pays) } else { grew };
     let new = of_those(question, standing, first, &payers.iter().collect::<Vec<_>>());
-    match standing.budget.last().map(|last| last.plus(ONE_BY_ONE)) {
+    match standing.last_victim().map(|last| last.plus(ONE_BY_ONE)) {
         Some(until) if new.is_some() && question.sample.at.boot < until => {
             Err(Hold::CoolingDown { until })
         }

@@ -111,7 +111,7 @@ fn is_use_outdated(question: &Question<'_>, standing: &ReliefStanding, first: &M
     let is_disk = matches!(first.threshold.resource(), Resource::Storage | Resource::Inodes);
     let is_by_cause = question.ranking.is_some_and(|ranking| ranking.order == Order::Cause);
     let read = question.sample.pod_disks.as_ref().map(|disks| disks.at);
-    let chosen = standing.budget.last();
+    let chosen = standing.last_victim();
     is_disk && is_by_cause && read < Some(first.since).max(chosen)
 }
 

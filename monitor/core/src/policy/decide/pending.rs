@@ -13,7 +13,7 @@ use crate::model::decision::{Action, Met, OutcomeResult, StepKind, StepReason, T
 use crate::model::pod::{LARGER_THAN_SANDBOX, Place};
 use crate::model::sample::Sample;
 use crate::model::threshold::Resource;
-use crate::model::units::Bytes;
+use crate::model::units::{Bytes, Nanos};
 use crate::policy::rank::Purpose;
 use crate::policy::takers::swapped;
 
@@ -22,6 +22,9 @@ const TASKS_OF_SANDBOX: u64 = 2;
 
 /// A victim's memory is back when this part of it or less is left.
 const LEFT: u64 = 8;
+
+/// A squeeze has served when others wait for this part of what they did, or less.
+const LESS: u64 = 2;
 
 /// A step that was decided and has not ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +36,9 @@ pub(super) struct Pending {
     /// As many threads it had then, where pids were short.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) threads: Option<u64>,
+    /// For how long others waited because of it then, where that is what it is squeezed for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) harm: Option<Nanos>,
     /// Who took it said that it could not be done.
     pub(super) is_refused: bool,
     /// The actuator refused it: a disruption budget forbids it, or it is not enforced any more.
@@ -43,6 +49,14 @@ pub(super) struct Pending {
     pub(super) is_adopted: bool,
     /// Its time is over and it stays: nothing more is to be tried on this target.
     pub(super) is_last: bool,
+}
+
+/// For how long others waited lately because of the target of a squeeze; `None` where it is not for that,
+/// or not measured.
+fn harm(action: &Action, question: &Question<'_>) -> Option<Nanos> {
+    let is_for_that = matches!(action.reason.threshold.resource(), Resource::Cpu | Resource::Io);
+    let field = question.field.filter(|_| is_for_that && action.step == StepKind::Squeeze);
+    field?.late_harm(action.target.uids())
 }
 
 /// How far a step has come.
@@ -57,10 +71,12 @@ pub(super) enum Progress {
 }
 
 impl Pending {
-    pub(super) fn new(action: Action, held: Option<Bytes>, sample: &Sample) -> Self {
-        let is_of_pids = action.reason.threshold.resource() == Resource::Pids;
+    pub(super) fn new(action: Action, held: Option<Bytes>, question: &Question<'_>) -> Self {
+        let resource = action.reason.threshold.resource();
+        let threads = threads(&action.target, question.sample);
         Self {
-            threads: threads(&action.target, sample).filter(|_| is_of_pids),
+            threads: threads.filter(|_| resource == Resource::Pids),
+            harm: harm(&action, question),
             action,
             held,
             is_refused: false,
@@ -89,7 +105,10 @@ impl Pending {
         // Of the dead, too, only what they held counts: pressure's average is slow to fall.
         let is_about_memory =
             self.action.step.is_final() || self.action.step == StepKind::ReleaseMemory;
-        let has_worked = if is_about_memory { self.is_back(sample) } else { !may_be_met };
+        let has_worked = match is_about_memory {
+            true => self.is_back(sample),
+            false => !may_be_met || self.harms_less(question) || self.has_eased(question),
+        };
         // A pod that is evicted gives its volumes in memory back later, with its directory.
         let is_vain = self.action.step.is_local_end() && self.outliving(sample).is_some();
         let is_late = is_vain || now >= self.action.deadline;
@@ -99,6 +118,20 @@ impl Pending {
             (false, false) if is_late => Progress::Stuck(StepReason::NoEffect),
             (false, false) => Progress::Running,
         }
+    }
+
+    /// True if it makes others wait much less than before: that is what it is squeezed for. A CPU or a
+    /// disk may be wanted by others as much as before, and tasks of the target itself wait for it.
+    fn harms_less(&self, question: &Question<'_>) -> bool {
+        let ends = self.harm.zip(harm(&self.action, question));
+        ends.is_some_and(|(before, now)| now.0 <= before.0 / LESS)
+    }
+
+    /// True if only the average is above the threshold still, and the last interval is not.
+    fn has_eased(&self, question: &Question<'_>) -> bool {
+        let reason = &self.action.reason.threshold;
+        let is_first = question.first.is_some_and(|first| first.threshold == *reason);
+        is_first && question.is_stale && reason.is_average()
     }
 
     /// True if the victim is gone, or most of what is short is back. Of an empty one the page cache counts

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::budget::Budget;
 use super::effects::Effects;
 use super::endings::{CLEANED_UP, Endings};
 use super::kept::{Kept, Tried};
@@ -48,8 +47,14 @@ pub struct ReliefStanding {
     /// Marks that were ordered lately, by action.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     marks: BTreeMap<u64, Mark>,
-    #[serde(flatten)]
-    pub(super) budget: Budget,
+    /// Evictions within the budget's window: when, and the victim's uid.
+    pub(super) victims: Vec<(Nanos, String)>,
+    /// Of these, who took what was short, by uid, and the threshold: they count until that is over.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) takers: BTreeMap<String, String>,
+    /// Of these, who was not ended for want of memory: they leave room where memory presses.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub(super) for_others: BTreeSet<String>,
     /// The rest after the last step that helped ends here.
     pub(super) cool_until: Nanos,
     /// Reasons for holding back of which the operator was told.
@@ -137,8 +142,8 @@ impl ReliefStanding {
             if action.step.is_local_end() {
                 self.restarts.end(&action.target, sample);
             }
-            if action.step.is_final() && !self.budget.has(uid) {
-                self.budget.add(*since, uid, action.reason.threshold.resource());
+            if action.step.is_final() && !self.is_victim(uid) {
+                self.add_victim(*since, uid, action.reason.threshold.resource());
                 self.emptied.extend(held.map(|held| (uid.clone(), held)));
             }
             match phase {
@@ -148,7 +153,7 @@ impl ReliefStanding {
                 // Nothing is waited for, as when it was ordered.
                 Phase::Squeezed if question.outlook(&action.reason).is_some() => {}
                 Phase::Ending | Phase::Squeezed if now.since(action.deadline) <= STALE => {
-                    let pending = Pending::new(action.clone(), *held, sample);
+                    let pending = Pending::new(action.clone(), *held, question);
                     let own = self.pending.take().filter(|own| !own.is_adopted);
                     self.pending = own.or(Some(Pending { is_adopted: true, ..pending }));
                 }
@@ -166,8 +171,8 @@ impl ReliefStanding {
         let mut met = question.met.iter().map(|met| met.threshold.resource());
         let resource = met.next().unwrap_or(Resource::Memory);
         for uid in self.endings.hear(question) {
-            if !self.budget.has(&uid) {
-                self.budget.add(question.sample.at.boot, &uid, resource);
+            if !self.is_victim(&uid) {
+                self.add_victim(question.sample.at.boot, &uid, resource);
             }
         }
     }
@@ -201,9 +206,9 @@ impl ReliefStanding {
         // A pod that was started again counts again.
         if action.step.is_final() && counts != Counts::Already {
             let (uid, against) = (&action.target.uid, &action.reason.threshold);
-            self.budget.add(sample.at.boot, uid, against.resource());
+            self.add_victim(sample.at.boot, uid, against.resource());
             if counts == Counts::UntilOver {
-                self.budget.add_taker(uid, against.name());
+                self.takers.insert(uid.clone(), against.name());
             }
             self.emptied.extend(held.map(|held| (action.target.uid.clone(), held)));
         }
@@ -223,7 +228,7 @@ impl ReliefStanding {
             return;
         }
         self.effects.note(action, sample);
-        self.pending = Some(Pending::new(action.clone(), held, sample));
+        self.pending = Some(Pending::new(action.clone(), held, question));
     }
 
     /// Whether a step is not to be tried on this one any more, or not yet again.
@@ -282,7 +287,7 @@ impl ReliefStanding {
         if *step != StepKind::Evict {
             return StepKind::ALL.into_iter().for_each(|step| self.try_on(target, against, step));
         }
-        self.budget.take_back(&target.uid);
+        self.take_back(&target.uid);
         self.kept.keep(against.name(), target.uid.clone(), now);
     }
 
@@ -309,7 +314,7 @@ impl ReliefStanding {
 
     /// When the budget has room for a victim against this again; `None` if it has.
     pub(super) fn budget_again(&self, relief: &Relief, against: &Met) -> Option<Nanos> {
-        self.budget.again(relief, Kind::of(against).is_pressing())
+        self.room_again(relief, Kind::of(against).is_pressing())
     }
 
     /// Drops what is too old to matter: what was tried against a shortage that has been over for
@@ -339,26 +344,28 @@ impl ReliefStanding {
         // What was not measured is not known to be over.
         let met: BTreeSet<_> = met.chain(question.unmeasured.iter().map(Trigger::name)).collect();
         let pending = self.pending.as_ref().map(|pending| &pending.action);
-        let pending = pending.map(|action| (action.reason.threshold.name(), &action.target.uid));
+        let pending =
+            pending.map(|action| (action.reason.threshold.name(), action.target.uid.clone()));
         let squeezed = question.sample.squeezes().chain(question.sample.marks());
         let squeezed = squeezed.map(|entry| entry.action.reason.threshold.name());
         let tried = self.tried.iter().map(|(name, ..)| name.clone());
-        let ended = self.budget.thresholds().cloned();
+        let ended = self.takers.values().cloned();
         let acted_upon: BTreeSet<_> = tried.chain(squeezed).chain(ended).collect();
         self.calm.retain(|name, _| acted_upon.contains(name) && !met.contains(name));
         for name in acted_upon.difference(&met) {
             self.calm.entry(name.clone()).or_insert(now);
         }
-        let calm = &self.calm;
-        let is_over =
-            |name: &str| calm.get(name).is_some_and(|since| now.since(*since) >= cool_down);
+        let over = self.calm.iter().filter(|(_, since)| now.since(**since) >= cool_down);
+        let over: BTreeSet<_> = over.map(|(name, _)| name.clone()).collect();
+        let is_over = |name: &str| over.contains(name);
         let window = question.relief.budget_window;
-        self.budget.forget(|at| now.since(at) < window, is_over);
-        self.emptied.retain(|uid, _| self.budget.has(uid));
+        self.forget_victims(|at| now.since(at) < window, is_over);
+        let victims = &self.victims;
+        self.emptied.retain(|uid, _| victims.iter().any(|(_, victim)| victim == uid));
         let uids = self.tried.iter().map(|(_, uid, _)| uid.clone()).collect();
         let there = present(&uids, question.snapshot);
         self.tried.retain(|(name, uid, _)| {
-            let is_pending = pending.as_ref().is_some_and(|(n, u)| n == name && *u == uid);
+            let is_pending = pending.as_ref().is_some_and(|(n, u)| n == name && u == uid);
             is_pending || (!is_over(name) && there.contains(uid))
         });
         self.kept.ask_again(&self.tried, now);

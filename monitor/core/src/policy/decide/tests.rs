@@ -228,7 +228,7 @@ fn decide_counts_steps_of_one_eviction_once() {
     node.relief.budget = 1;
     node.at(1, &hard);
     assert_eq!(short(&node.at(32, &hard)), Some(("a", StopContainers)));
-    assert_eq!(node.standing.budget.len(), 1);
+    assert_eq!(node.standing.victims.len(), 1);
 }
 
 #[test]
@@ -299,7 +299,7 @@ fn decide_emergency_hurries_the_chosen_victim() {
     let verdict = node.at(5, &left(2));
     assert_eq!(short(&verdict), Some(("a", KillContainers)));
     assert_eq!(verdict.actions[0].why, StepReason::Emergency);
-    assert_eq!(node.standing.budget.len(), 1, "one eviction");
+    assert_eq!(node.standing.victims.len(), 1, "one eviction");
     assert!(matches!(node.at(6, &left(1)).held, Some(Hold::Settling { .. })));
 }
 

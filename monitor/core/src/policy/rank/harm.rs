@@ -32,6 +32,8 @@ use taken::Share;
 
 /// Time constant of the average: after ten seconds about 40 % of an old value is left.
 const MEMORY: Nanos = Nanos(10 * Nanos::SECOND.0);
+/// The same of harm that was done lately: after five seconds 8 % of an old value is left.
+const LATELY: Nanos = Nanos(2 * Nanos::SECOND.0);
 /// A rate below a millionth of a CPU is dropped.
 const NOTHING: Nanos = Nanos(1_000);
 
@@ -71,6 +73,13 @@ pub struct Entry {
     pub harm: Harm,
     /// CPU time of a pod or workload, bytes of memory charged, or bytes read and written.
     pub taken: u64,
+    /// Waiting of others that it causes, of the last seconds.
+    #[serde(skip_serializing_if = "is_none")]
+    pub late: Nanos,
+}
+
+fn is_none(time: &Nanos) -> bool {
+    *time == Nanos(0)
 }
 
 /// Who causes harm: a pod, or a cgroup outside pods.
@@ -163,6 +172,13 @@ impl HarmByParty {
         all
     }
 
+    /// For how long others waited lately because of a pod, by its uid, or a workload, by its path.
+    pub(super) fn late(&self, uid: &str) -> Nanos {
+        let outside = || self.outside.iter().find(|(path, _)| *path.0 == *uid);
+        let entry = self.pods.get(uid).or_else(|| Some(outside()?.1));
+        entry.map_or(Nanos(0), |entry| entry.late)
+    }
+
     /// What the party does that a cgroup outside pods is or belongs to.
     pub(super) fn of_outside(&self, path: &CgroupPath) -> Option<&Entry> {
         let all = self.outside.iter().filter(|(party, _)| !party.is_root());
@@ -218,14 +234,16 @@ impl Entry {
     /// `(rate * memory + now) / (memory + interval)`: a first-order filter in integers. A longer
     /// interval weighs more, so a late tick makes no difference.
     fn blend(self, now: Self, interval: Nanos, memory: Nanos) -> Self {
-        let blend = |rate: u64, now: u64| {
+        let blend_over = |memory: Nanos, rate: u64, now: u64| {
             let now = u128::from(now) * u128::from(Nanos::SECOND.0);
             let sum = u128::from(rate) * u128::from(memory.0) + now;
             let length = u128::from(memory.0) + u128::from(interval.0);
             u64::try_from(sum / length.max(1)).unwrap_or(u64::MAX)
         };
+        let blend = |rate, now| blend_over(memory, rate, now);
         let time = |rate: Nanos, now: Nanos| Nanos(blend(rate.0, now.0));
         Self {
+            late: Nanos(blend_over(memory.min(LATELY), self.late.0, now.harm.others.0)),
             harm: Harm {
                 others: time(self.harm.others, now.harm.others),
                 own: time(self.harm.own, now.harm.own),

@@ -142,7 +142,7 @@ fn endings_begun_by_the_kubelet_are_waited_for() {
         let want = Hold::Ending { pod: "b".into(), until: seconds(until) };
         assert_eq!(node.at(1, &[met(trigger)]).held, Some(want), "{row}");
         assert!(node.at(until - 1, &[met(trigger)]).actions.is_empty(), "{row}");
-        assert_eq!(node.standing.budget.len(), usize::from(is_over), "{row}");
+        assert_eq!(node.standing.victims.len(), usize::from(is_over), "{row}");
         assert!(!node.at(until, &[met(trigger)]).actions.is_empty(), "{row}: its time is over");
     }
 }
@@ -179,7 +179,7 @@ fn endings_begun_count_against_the_budget_once_they_are_over() {
     for (second, is_over, n_victims) in [(1, false, 0), (2, false, 0), (3, true, 1), (4, true, 1)] {
         evicted(&mut node, 30, is_over);
         node.at(second, &hard);
-        assert_eq!(node.standing.budget.len(), n_victims, "second {second}");
+        assert_eq!(node.standing.victims.len(), n_victims, "second {second}");
     }
 }
 

@@ -180,7 +180,7 @@ fn decide_counts_a_restarted_pod_again() {
     node.relief.steps = [KillContainers].into();
     for (second, n_victims) in [(1, 1), (61, 2)] {
         assert_eq!(short(&node.at(second, &hard)), Some(("a", KillContainers)), "second {second}");
-        assert_eq!(node.standing.budget.len(), n_victims);
+        assert_eq!(node.standing.victims.len(), n_victims);
         // Its memory is back, and what was tried is forgotten.
         node.sample
             .cgroups

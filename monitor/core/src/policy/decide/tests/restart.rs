@@ -64,7 +64,7 @@ fn decide_after_a_restart_counts_the_victims_of_the_agent_before() {
     node.end("a");
     let until = seconds(1).plus(node.relief.budget_window);
     assert_eq!(node.at(20, &hard).held, Some(Hold::BudgetSpent { until }));
-    assert_eq!(node.standing.budget.len(), 1);
+    assert_eq!(node.standing.victims.len(), 1);
 }
 
 #[test]

@@ -224,5 +224,5 @@ fn untried_skips_earlier_steps_after_a_new_one() {
     let mut want: Vec<_> = ["a", "b", "c"].into_iter().flat_map(each).collect();
     want.push(("a".into(), Reclaim, None));
     assert_eq!(seen, want);
-    assert_eq!(node.standing.budget.len(), 3, "nobody counts twice");
+    assert_eq!(node.standing.victims.len(), 3, "nobody counts twice");
 }

@@ -184,8 +184,11 @@ mod tests {
     fn service_harm() {
         let web = "/system.slice/web.service";
         let (snapshot, settings) = node(&[("/system.slice", None), (web, None), ("/other", None)]);
-        let entry =
-            Entry { harm: Harm { others: Nanos(300_000_000), own: Nanos(0) }, taken: 1 << 20 };
+        let entry = Entry {
+            harm: Harm { others: Nanos(300_000_000), own: Nanos(0) },
+            taken: 1 << 20,
+            ..Entry::default()
+        };
         let mut harm = HarmStanding::default();
         harm.memory.is_measured = true;
         let paths = snapshot.scopes.values().map(|scope| scope.path.clone());

@@ -327,8 +327,11 @@ fn contenders_unknown_owners() {
     let path = |uid: &str| format!("/kubepods/besteffort/pod{uid}");
     let hogs = uids.iter().map(|uid| scope(&path(uid), Some(20), None, None));
     let snapshot = snapshot(hogs.chain([scope(&path("still"), Some(30), None, None)]));
-    let entry =
-        |ms: u64| Entry { harm: Harm { others: Nanos(ms * 1_000_000), own: Nanos(0) }, taken: 1 };
+    let entry = |ms: u64| Entry {
+        harm: Harm { others: Nanos(ms * 1_000_000), own: Nanos(0) },
+        taken: 1,
+        ..Entry::default()
+    };
     let mut standing = HarmStanding::default();
     standing.memory.is_measured = true;
     standing.memory.pods = uids.iter().map(|uid| (uid.clone(), entry(2))).collect();

@@ -104,7 +104,7 @@ impl<'a> Share<'a> {
             let own = u128::from(part.waited.0);
             let harm =
                 Harm { others: by_share(waited - own), own: by_share(own).plus(part.limited) };
-            *doings.of(party) = Entry { harm, taken: part.taken };
+            *doings.of(party) = Entry { harm, taken: part.taken, ..Entry::default() };
         }
         doings
     }
