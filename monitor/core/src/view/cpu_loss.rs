@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::model::cgroup::{CgroupId, CgroupPath};
-use crate::model::snapshot::{Blame, Scope, Snapshot};
+use crate::model::snapshot::{Blame, Snapshot};
 use crate::model::units::{MilliCpu, Nanos};
 use crate::policy::entitled::Entitled;
 
@@ -136,7 +136,7 @@ fn part(time: Nanos, numerator: u128, denominator: u128) -> Nanos {
 mod tests {
     use super::*;
     use crate::model::cgroup::{Cgroup, CpuFiles};
-    use crate::model::snapshot::{CpuWait, Waited};
+    use crate::model::snapshot::{CpuWait, Scope, Waited};
 
     /// Id, parent, weight, CPU in thousandths, waits in milliseconds.
     type Row = (u64, Option<u64>, Option<u64>, u64, u64);
