@@ -103,6 +103,10 @@ pub struct Scope {
     pub files: Option<Arc<Cgroup>>,
     /// `None` in a cgroup's first sample.
     pub cpu_usage: Option<MilliCpu>,
+    /// Of the CPU time that the node could have used, the part that a hypervisor gave to others in this
+    /// interval; `None` for cgroups, and where it gave none to others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stolen: Option<Percent>,
     /// The CPU time that a pod or container requests, where its pod is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_request: Option<MilliCpu>,

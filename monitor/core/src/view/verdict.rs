@@ -19,6 +19,8 @@ const PRESSED: Percent = Percent(40_00);
 pub const PRESSED_AND_TRUE: &str = "Pressed: at least one task waited in 40 % or more of the last 10 s. True: a \
     node condition, by KEP-4205's rule: it begins once its averages of 60 s and 10 s are at its \
     threshold, and ends once that of 60 s is below it.";
+/// Less of the CPU time that a hypervisor gave to others is no news.
+const STOLEN: Percent = Percent(10_00);
 /// What `avg10` looks at.
 const WINDOW: Nanos = Nanos(10 * Nanos::SECOND.0);
 /// A smaller difference between two measures has no cause of its own.
@@ -93,12 +95,22 @@ pub fn judge(snapshot: &Snapshot, assessment: &Assessment) -> Vec<Verdict> {
     let whole = &snapshot.whole;
     let mut cpu = cpu(snapshot);
     cpu.text.extend(below_requests(snapshot));
+    cpu.text.extend(stolen(whole));
     let mut memory = memory(snapshot);
     let short = short_of_memory(assessment);
     memory.is_short = short.is_some();
     memory.text.extend(short.and_then(|met| short_before_waits(snapshot, memory.mood, met)));
     memory.text.extend(left_by_the_kernel(snapshot, &assessment.observations));
     vec![cpu, memory, io(whole)]
+}
+
+/// Tasks wait on a CPU that is stopped as they wait for another task: no pod is to blame for that.
+fn stolen(whole: &Scope) -> Option<String> {
+    let share = whole.stolen.filter(|share| *share >= STOLEN)?;
+    Some(format!(
+        "; the hypervisor kept {share} % of the CPU time that this node wanted lately (steal): no pod is \
+         to blame for that part"
+    ))
 }
 
 /// How many pods wait although they use less than they request, and which of them most.

@@ -14,7 +14,7 @@ use crate::model::pod::Place;
 use crate::model::request;
 use crate::model::sample::Sample;
 use crate::model::stall::{GroupStall, KernelStalls};
-use crate::model::units::Nanos;
+use crate::model::units::{Nanos, Percent};
 use crate::model::workload::{Pod, by_cgroup_uid};
 
 impl Snapshot {
@@ -153,6 +153,11 @@ fn whole(next: &Sample, pair: Option<&Pair<'_>>, averages: &mut Averages) -> Sco
     scope.disk_stalled = deltas.pressures(&before.pressure, &next.node.pressure);
     if let Some((before, after)) = before.cpu.zip(next.node.cpu) {
         scope.cpu_usage = Some(deltas.cpu_usage(before.busy, after.busy, pair.n_cpus));
+        // Both count from the machine's start; one that moves to another host may count anew.
+        let [stolen, busy] = [(before.steal, after.steal), (before.busy, after.busy)]
+            .map(|(before, after)| after.since(before).0);
+        let share = Percent::share(stolen, stolen.saturating_add(busy).max(1));
+        scope.stolen = Some(share).filter(|share| *share > Percent(0));
     }
     let root = next.cgroups.iter().find(|(_, cgroup)| cgroup.path.is_root());
     let files = root.and_then(|(id, after)| Some((pair.prev.cgroups.get(id)?, after)));

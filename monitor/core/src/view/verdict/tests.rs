@@ -147,6 +147,19 @@ fn judge_names_pods_below_their_requests() {
 }
 
 #[test]
+fn judge_tells_what_a_hypervisor_took() {
+    let told = [None, Some(9_99), Some(10_00)].map(|stolen| {
+        let whole = Scope { stolen: stolen.map(Percent), ..scope(Some(60_00), Some(60_00)) };
+        let snapshot = Snapshot { whole, ..Snapshot::default() };
+        let text = judge(&snapshot, &Assessment::default())[0].text.clone();
+        text.split_once("; the hypervisor kept ").map(|(_, told)| told.to_owned())
+    });
+    let want = "10.00 % of the CPU time that this node wanted lately (steal): no pod is to blame for that \
+                part";
+    assert_eq!(told, [None, None, Some(want.into())]);
+}
+
+#[test]
 fn cpu_compares_with_raw_psi_once_ten_seconds_were_measured() {
     #[rustfmt::skip]
     let table = [

@@ -135,6 +135,27 @@ fn between_cpu_use_clamped() {
 }
 
 #[test]
+fn between_tells_what_a_hypervisor_took() {
+    #[rustfmt::skip]
+    let table = [
+        // busy and stolen milliseconds before and after, share stolen
+        ([100, 0],  [100, 0],     None),
+        ([100, 50], [1_100, 50],  None),
+        ([100, 50], [800, 350],   Some(30_00)),
+        ([100, 50], [100, 350],   Some(100_00)),
+        ([100, 50], [800, 40],    None), // counted anew
+    ];
+    for (before, after, want) in table {
+        let (mut prev, mut next) = (sample(ms(1_000)), sample(ms(2_000)));
+        let time = |[busy, steal]: [u64; 2]| {
+            Some(CpuTime { busy: ms(busy), steal: ms(steal), idle: Nanos(0) })
+        };
+        (prev.node.cpu, next.node.cpu) = (time(before), time(after));
+        assert_eq!(between(&prev, &next).whole.stolen, want.map(Percent), "{before:?} {after:?}");
+    }
+}
+
+#[test]
 fn between_cpu_hotplug() {
     let (mut prev, mut next) = (sample(ms(1_000)), sample(ms(2_000)));
     kernel(&mut next).cpus = cpus([[0, 1_000]; 4]);
