@@ -3,7 +3,12 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use isobar::record::journal::{Bounds, Journal, Start};
+use isobar_core::model::sample::{Moment, Sample};
+use isobar_core::model::units::Nanos;
+use isobar_core::policy::engine::Engine;
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::program::{self, text};
 use crate::promtool::promtool;
@@ -79,6 +84,16 @@ fn dump_trace_has_a_lane_for_each_cgroup() {
         assert!(event["ts"].is_u64(), "{event}");
     }
     let instants: BTreeSet<_> = of("i").iter().filter_map(|event| event["name"].as_str()).collect();
+    let of_conditions = |phase| {
+        let all = of(phase).into_iter().map(|event| event["id"].as_str().unwrap().to_owned());
+        all.collect::<Vec<_>>()
+    };
+    let mut begun = of_conditions("b");
+    assert!(begun.iter().any(|kind| kind == "MemoryPressure"), "{begun:?}");
+    let mut ended = of_conditions("e");
+    begun.sort_unstable();
+    ended.sort_unstable();
+    assert_eq!(begun, ended, "each slice has an end");
     assert_eq!(
         instants,
         BTreeSet::from(["OOM kill", "killContainers", "mark", "no action", "stopContainers"])
@@ -100,4 +115,30 @@ fn dump_refuses_what_has_no_ticks() {
         assert!(text(&got.stderr).contains(want), "{range:?}: {}", text(&got.stderr));
         assert_eq!(text(&got.stdout), "", "{range:?}");
     }
+}
+
+#[test]
+fn dump_range_goes_past_a_clock_that_was_wrong() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("recording");
+    let mut engine = Engine::default();
+    let mut journal = Journal::create(&path, Start::default(), Bounds::default()).unwrap();
+    for tick in 1..=60 {
+        let boot = Nanos(tick * Nanos::SECOND.0);
+        let day = Nanos(if tick == 20 { 86_400 * Nanos::SECOND.0 } else { 0 });
+        let at = Moment { boot, wall: boot.plus(day) };
+        let sample = Sample { tick, at, ..Sample::default() };
+        let decision = engine.step(sample.clone()).decision;
+        journal.write(&sample, &decision, engine.standing()).unwrap();
+    }
+    let mut command = program::isobar(&["dump", "--begin", "10", "--end", "40", "-f"]);
+    let got = command.arg(&path).output().unwrap();
+    let ticks = text(&got.stdout)
+        .lines()
+        .map(|line| {
+            let view: Value = serde_json::from_str(line).unwrap();
+            view["tick"].as_u64().unwrap()
+        })
+        .collect::<Vec<_>>();
+    assert_eq!(ticks, (10..=40).filter(|tick| *tick != 20).collect::<Vec<_>>());
 }

@@ -86,10 +86,7 @@ impl Ticks {
     pub(crate) fn open(file: Option<&Path>, range: RangeArgs) -> Result<Self> {
         let range = range.range(|| present(file))?;
         let file = source(file)?;
-        let recording = match range.begin {
-            Nanos(0) => Recording::open(&file)?,
-            begin => Recording::open_at(&file, begin)?,
-        };
+        let recording = Recording::open_between(&file, range.begin, range.end)?;
         let replay = Replay::new(recording, None);
         let ring = Ring::Files(file.clone());
         Ok(Self { ring, replay, range, tick: None, publisher: None, empty: Some(file) })
@@ -108,9 +105,6 @@ impl Ticks {
                 }
                 Replayed::Tick(judged) => judged,
             };
-            if judged.at.wall > self.range.end {
-                break;
-            }
             let (at, mut step) = (judged.at, as_recorded(&judged.recorded, judged.step));
             name_spared(&mut step.decision, &step.snapshot);
             let facts: NodeFacts = self.replay.facts().cloned().unwrap_or_default();
@@ -121,7 +115,8 @@ impl Ticks {
                 let started = boot::begun(&self.ring, &facts.boot_id, at);
                 (Publisher::new(facts, started, to), latest)
             }));
-            if at.wall >= self.range.begin {
+            // The wall clock may have been set: what is later may stand before what is not.
+            if (self.range.begin..=self.range.end).contains(&at.wall) {
                 self.empty = None;
                 return Ok(Some(step));
             }

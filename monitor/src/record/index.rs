@@ -88,6 +88,12 @@ pub(super) fn find(segments: &[PathBuf], wall: Nanos, end: Option<&Place>) -> io
     Ok(Place { segment, ..heads.within(file, wall, end)? })
 }
 
+/// Whether the wall clock went as the kernel's did from the one moment to the other.
+pub(super) fn is_steady(from: Moment, to: Moment) -> bool {
+    let [by_boot, by_wall] = [to.boot.since(from.boot), to.wall.since(from.wall)];
+    to.boot >= from.boot && by_boot.0.abs_diff(by_wall.0) <= STEADY.0
+}
+
 /// `None` if it was deleted, for want of room, since it was listed.
 fn open(path: &Path) -> io::Result<Option<File>> {
     match File::open(path) {
@@ -151,20 +157,21 @@ impl Heads {
     }
 
     /// The last frame that begins before `wall`, else the first one. `None` where frames may not be in the
-    /// order of the wall clock: the first and the last one that have a moment are compared.
+    /// order of the wall clock: the last one that has a moment, and each on the way, are compared with
+    /// the first.
     fn last_before(&mut self, file: &File, wall: Nanos, end: u64) -> io::Result<Option<u64>> {
         let (Some(first), Some(last)) = (self.moment_at(file, 0)?, self.last_frame(file, end)?)
         else {
             return Ok(None);
         };
-        let [by_boot, by_wall] = [last.boot.since(first.boot), last.wall.since(first.wall)];
-        if last.boot < first.boot || by_boot.0.abs_diff(by_wall.0) > STEADY.0 {
+        if !is_steady(first, last) {
             return Ok(None);
         }
         let (mut low, mut high) = (0, end);
         while low + 1 < high {
             let middle = low.midpoint(high);
             match self.next_frame(file, middle, high)? {
+                Some((_, at)) if !is_steady(first, at) => return Ok(None),
                 Some((frame, at)) if at.wall < wall => low = frame,
                 _ => high = middle,
             }
@@ -276,7 +283,7 @@ impl Heads {
         Ok(None)
     }
 
-    fn moment_at(&mut self, file: &File, frame: u64) -> io::Result<Option<Moment>> {
+    pub(super) fn moment_at(&mut self, file: &File, frame: u64) -> io::Result<Option<Moment>> {
         Ok(match self.begun_at(file, frame)? {
             Begun::At(at) | Begun::Mark(at) => Some(at),
             Begun::Unknown | Begun::Foreign => None,

@@ -35,14 +35,26 @@ pub struct Tick {
 pub fn at(path: &Path, wall: Nanos) -> Result<Option<Tick>, ReadError> {
     let (recording, marked) = Recording::open_near(path, wall)?;
     let mut run = Run { marked, ..Run::default() };
+    let mut lost = Vec::new();
     for entry in recording {
         match entry? {
-            Entry::Header(header) => run.begin(*header),
+            Entry::Header(header) => {
+                lost.clear();
+                run.begin(*header);
+            }
             Entry::Frame(recorded) if recorded.sample.at.wall > wall => break,
             Entry::Frame(recorded) => run.tick(*recorded),
-            Entry::Lost(_) => run.known = None,
-            Entry::Notice(_) | Entry::Other(_) => {}
+            Entry::Lost(why) => {
+                lost.push(why);
+                run.known = None;
+            }
+            Entry::Notice(text) => tracing::warn!("{text}"),
+            Entry::Other(_) => {}
         }
+    }
+    // One alone is the end of a file that is being written.
+    if lost.len() > 1 {
+        lost.iter().for_each(|why| tracing::warn!("{why}"));
     }
     Ok(run.end())
 }

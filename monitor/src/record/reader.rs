@@ -4,7 +4,7 @@
 mod moment;
 
 use std::collections::VecDeque;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -39,6 +39,8 @@ pub enum ReadError {
     Empty(PathBuf),
     #[error("{0} is no recording: `isobar run --record FILE` makes one")]
     NotARecording(PathBuf),
+    #[error("{0} is no regular file: write what it gives to a file, and name that one")]
+    NotRegular(PathBuf),
     #[error("the recording is unreadable: {0}")]
     Unreadable(String),
     #[error(
@@ -92,6 +94,8 @@ pub struct Recording {
     /// That a newer version wrote it was reported.
     has_told_version: bool,
     waiting: VecDeque<Entry>,
+    /// The moment of the last chapter or mark of the last segment that has to be read.
+    bound: Option<Moment>,
     is_over: bool,
 }
 
@@ -119,7 +123,7 @@ impl Recording {
     fn of(path: &Path, segments: VecDeque<PathBuf>) -> Result<Self, ReadError> {
         let mut recording = Self::unread(path, segments);
         if !recording.next_segment()? {
-            return Err(ReadError::Empty(path.into()));
+            return Err(ReadError::Empty(told(path.into())));
         }
         recording.find_first()?;
         Ok(recording)
@@ -127,7 +131,7 @@ impl Recording {
 
     fn unread(path: &Path, segments: VecDeque<PathBuf>) -> Self {
         Self {
-            path: path.into(),
+            path: told(path.into()),
             segments,
             lines: None,
             state: None,
@@ -136,6 +140,7 @@ impl Recording {
             has_begun: false,
             has_told_version: false,
             waiting: VecDeque::new(),
+            bound: None,
             is_over: false,
         }
     }
@@ -177,7 +182,7 @@ impl Recording {
                 lines => lines.map_err(|source| ReadError::Io { path: path.clone(), source })?,
             };
             if let Some(lines) = lines {
-                self.lines = Some((path, lines));
+                self.lines = Some((told(path), lines));
                 return Ok(true);
             }
         }
@@ -217,6 +222,11 @@ impl Recording {
         if is_header && !(OLDEST..=VERSION).contains(&opening.version) {
             return Err(ReadError::OtherVersion { path: path.into(), version: opening.version });
         }
+        let begins_frame = is_header || opening.kind == mark::KIND;
+        if begins_frame && self.is_past_bound() {
+            self.lines = None;
+            return Ok(());
+        }
         let taken = match opening.kind.as_str() {
             _ if is_header => self.begin(line),
             "tick" if self.state.is_none() => {
@@ -251,6 +261,12 @@ impl Recording {
         self.state = Some(state);
         self.waiting.push_back(Entry::Header(Box::new(header)));
         Ok(())
+    }
+
+    /// True after a tick that is later than the bound by both clocks: not while the wall clock is wrong.
+    fn is_past_bound(&self) -> bool {
+        let Some((bound, last)) = self.bound.zip(self.last) else { return false };
+        self.segments.is_empty() && last.boot > bound.boot && index::is_steady(bound, last)
     }
 
     fn tick(&mut self, line: &[u8]) -> Result<(), Misfit> {
@@ -331,6 +347,23 @@ fn opening(line: &[u8]) -> Opening {
     match version {
         Some(version) => Opening { kind: "header".into(), format: FORMAT.into(), version },
         None => serde_json::from_slice(line).unwrap_or_default(),
+    }
+}
+
+/// An open file by the name that its reader knows.
+fn told(path: PathBuf) -> PathBuf {
+    match path.starts_with("/proc/self/fd") {
+        true => fs::read_link(&path).unwrap_or(path),
+        false => path,
+    }
+}
+
+/// # Errors
+/// For a pipe or a device, which can be read only once or has no end.
+pub(super) fn is_regular(path: &Path) -> Result<(), ReadError> {
+    match fs::metadata(path) {
+        Ok(found) if !found.is_file() && !found.is_dir() => Err(ReadError::NotRegular(path.into())),
+        _ => Ok(()),
     }
 }
 

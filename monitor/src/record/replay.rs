@@ -97,6 +97,9 @@ impl Replay {
                 self.later = Some(entry);
                 return Ok(None);
             }
+            if let Entry::Notice(text) = &entry {
+                tracing::warn!("{text}");
+            }
             if let Stepped::Tick { recorded, step } = self.take(entry) {
                 return Ok(Some(as_recorded(&recorded, *step)));
             }

@@ -8,7 +8,7 @@ use std::io::Write;
 use anyhow::Result;
 use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::condition::Status;
-use isobar_core::model::decision::Decision;
+use isobar_core::model::decision::{Assessment, Decision};
 use isobar_core::model::snapshot::{Scope, Waited, working_set};
 use isobar_core::model::units::Nanos;
 use isobar_core::policy::explain::relief;
@@ -35,11 +35,12 @@ pub(super) fn write(out: &mut impl Write, ticks: &mut Ticks) -> Result<()> {
         counted: BTreeSet::new(),
         held: BTreeSet::new(),
         said: None,
+        at: Nanos(0),
     };
     while let Some(view) = ticks.view()? {
         trace.tick(&view)?;
     }
-    Ok(write!(trace.out, "\n]}}\n")?)
+    trace.end()
 }
 
 struct Trace<'a, W: Write> {
@@ -57,11 +58,14 @@ struct Trace<'a, W: Write> {
     held: BTreeSet<String>,
     /// The last reason to do nothing.
     said: Option<String>,
+    /// When the last tick was, on the wall clock.
+    at: Nanos,
 }
 
 impl<W: Write> Trace<'_, W> {
     fn tick(&mut self, view: &View) -> Result<()> {
         let (at, snapshot) = (view.snapshot.at.wall, &view.snapshot);
+        self.at = at;
         if self.named.len() > KNOWN {
             let is_there = |id: &CgroupId| *id == NODE || snapshot.scopes.contains_key(id);
             self.named.retain(|id, _| is_there(id));
@@ -80,19 +84,13 @@ impl<W: Write> Trace<'_, W> {
     }
 
     fn decision(&mut self, decision: &Decision, at: Nanos) -> Result<()> {
-        for condition in &decision.assessment.conditions {
-            let (kind, is_true) = (&condition.kind, condition.status == Status::True);
-            let phase = match (self.held.contains(kind), is_true) {
-                (false, true) => "b",
-                (true, false) => "e",
-                _ => continue,
-            };
-            match is_true {
-                true => self.held.insert(kind.clone()),
-                false => self.held.remove(kind),
-            };
-            self.event(phase, at, NODE, kind, json!({"cat": "condition", "id": kind}))?;
-        }
+        let Assessment { conditions, node_pressure, .. } = &decision.assessment;
+        let conditions = conditions.iter().filter(|condition| condition.status == Status::True);
+        let pressures = node_pressure.iter().map(|pressure| pressure.name().to_owned());
+        self.hold(
+            conditions.map(|condition| condition.kind.clone()).chain(pressures).collect(),
+            at,
+        )?;
         for action in &decision.relief.actions {
             let text = relief::action(action, decision.at.boot);
             self.instant(at, action.step.name(), &text)?;
@@ -113,6 +111,23 @@ impl<W: Write> Trace<'_, W> {
             self.said = gist;
         }
         Ok(())
+    }
+
+    /// These conditions are True from now on, and no others.
+    fn hold(&mut self, now: BTreeSet<String>, at: Nanos) -> Result<()> {
+        let before = std::mem::replace(&mut self.held, now.clone());
+        for (phase, kinds) in [("e", before.difference(&now)), ("b", now.difference(&before))] {
+            for kind in kinds {
+                self.event(phase, at, NODE, kind, json!({"cat": "condition", "id": kind}))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends what still holds: a slice without an end is not shown.
+    fn end(mut self) -> Result<()> {
+        self.hold(BTreeSet::new(), self.at)?;
+        Ok(write!(self.out, "\n]}}\n")?)
     }
 
     fn scope(&mut self, id: CgroupId, scope: &Scope, at: Nanos) -> Result<()> {

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Entry, Passed, ReadError, Recording, segments_of};
+use super::{Entry, Passed, ReadError, Recording, is_regular, segments_of};
 use crate::record::index::{self, Place};
 use crate::record::lines::{Lines, Piece};
 use crate::record::segments::Ring;
@@ -43,8 +43,7 @@ pub struct Marked {
 impl Recording {
     /// Reads on from the chapter that holds the moment `wall`, or from the first one after it.
     pub fn open_at(path: &Path, wall: Nanos) -> Result<Self, ReadError> {
-        let io = |source| ReadError::Io { path: path.into(), source };
-        Self::of_segments_at(path, &segments_of(path).map_err(io)?, wall)
+        Self::of_segments_at(path, &indexed(path)?, wall)
     }
 
     /// The same for these segments of the recording `path`, oldest first.
@@ -54,21 +53,63 @@ impl Recording {
         wall: Nanos,
     ) -> Result<Self, ReadError> {
         let io = |source| ReadError::Io { path: path.into(), source };
-        let mut later: Option<Place> = None;
+        let (mut later, mut damage): (Option<Place>, _) = (None, None);
         for _ in 0..CHAPTERS {
             let place = index::find(segments, wall, later.as_ref()).map_err(io)?;
-            let mut recording = Self::from_place(path, segments, &place)?;
+            let is_first = (place.segment, place.chapter) == (0, 0);
+            let opened = Self::from_place(path, segments, &place);
+            let lost = match &opened {
+                Ok(recording) => recording.lost().cloned(),
+                Err(why @ (ReadError::Unreadable(_) | ReadError::NotARecording(_))) => {
+                    Some(why.to_string())
+                }
+                Err(_) => None,
+            };
+            if lost.is_some() && !is_first {
+                (damage, later) = (lost, Some(place));
+                continue;
+            }
+            let mut recording = opened?;
             // What follows the next chapter was looked at before.
             let until = if later.is_some() { Until::NextChapter } else { Until::End };
             match recording.without_ticks(wall, until)? {
-                Some(at) if at.wall < wall && (place.segment, place.chapter) != (0, 0) => {
-                    later = Some(place);
+                Some(at) if at.wall < wall && !is_first => later = Some(place),
+                _ => {
+                    let told = damage.map(|why| format!("{why}; reading from the chapter before"));
+                    told.into_iter()
+                        .for_each(|told| recording.waiting.push_front(Entry::Notice(told)));
+                    return Ok(recording);
                 }
-                _ => return Ok(recording),
             }
         }
         let why = format!("{CHAPTERS} chapters before this moment are without a tick of it");
         Err(ReadError::Unreadable(why))
+    }
+
+    /// The same up to the moment `end`, and no more than 15 ticks beyond the last that is no later.
+    /// Ticks of other times may stand between, where the wall clock was set.
+    pub fn open_between(path: &Path, wall: Nanos, end: Nanos) -> Result<Self, ReadError> {
+        Self::of_segments_between(path, &indexed(path)?, wall, end)
+    }
+
+    /// The same for these segments of the recording `path`, oldest first.
+    pub fn of_segments_between(
+        path: &Path,
+        segments: &[PathBuf],
+        wall: Nanos,
+        end: Nanos,
+    ) -> Result<Self, ReadError> {
+        let io = |source| ReadError::Io { path: path.into(), source };
+        let place = index::find(segments, end, None).map_err(io)?;
+        let begun =
+            |file: &File| index::Heads::new()?.moment_at(file, place.mark.unwrap_or(place.chapter));
+        let last = place.file.as_deref().map(begun).transpose().map_err(io)?.flatten();
+        let Some(last) = last.filter(|_| end < Nanos(u64::MAX)) else {
+            return Self::of_segments_at(path, segments, wall);
+        };
+        let mut recording = Self::of_segments_at(path, &segments[..=place.segment], wall)?;
+        recording.bound = Some(last);
+        Ok(recording)
     }
 
     /// The same of segments that are written meanwhile. Those in memory last as long as the second
@@ -87,13 +128,14 @@ impl Recording {
     /// moment is shown, but nothing can be replayed. The first entry is the header of the chapter.
     pub fn open_near(path: &Path, wall: Nanos) -> Result<(Self, Option<Marked>), ReadError> {
         let io = |source| ReadError::Io { path: path.into(), source };
-        let segments = segments_of(path).map_err(io)?;
+        let segments = indexed(path)?;
         let place = index::find(&segments, wall, None).map_err(io)?;
-        if let Some(byte) = place.mark {
-            let mut recording = Self::from_place(path, &segments, &place)?;
-            if let Ok(Some(marked)) = recording.skip_to(byte) {
-                return Ok((recording, Some(marked)));
-            }
+        if let Some(byte) = place.mark
+            && let Ok(mut recording) = Self::from_place(path, &segments, &place)
+            && recording.lost().is_none()
+            && let Ok(Some(marked)) = recording.skip_to(byte)
+        {
+            return Ok((recording, Some(marked)));
         }
         // From the header it is a longer way to the same.
         Ok((Self::of_segments_at(path, &segments, wall)?, None))
@@ -114,6 +156,14 @@ impl Recording {
         }
         recording.find_first()?;
         Ok(recording)
+    }
+
+    /// Why what stands before the first header that was found is lost.
+    fn lost(&self) -> Option<&String> {
+        self.waiting.iter().find_map(|entry| match entry {
+            Entry::Lost(why) => Some(why),
+            _ => None,
+        })
     }
 
     /// The moment of the header if no tick up to `wall` follows it: a header is written before its
@@ -164,6 +214,12 @@ impl Recording {
         }
         Ok(Some(Marked { begun, oom_kills, before, averages }))
     }
+}
+
+/// The segments, which are read at any place.
+fn indexed(path: &Path) -> Result<Vec<PathBuf>, ReadError> {
+    is_regular(path)?;
+    segments_of(path).map_err(|source| ReadError::Io { path: path.into(), source })
 }
 
 #[cfg(test)]
@@ -218,6 +274,88 @@ mod tests {
         let mut near = open();
         let marked = near.skip_to(place.mark.unwrap()).unwrap().unwrap();
         assert_eq!((marked.before.tick, ticks(near)), (50, (51..=60).collect()));
+    }
+
+    #[test]
+    fn open_between_reads_past_a_clock_that_was_wrong_and_not_to_the_end() {
+        let hour = Nanos(3_600 * Nanos::SECOND.0);
+        #[rustfmt::skip]
+        let table = [
+            // ticks that an hour was added to, the range, the first and the last tick that are read
+            (0..0,     [40, 50],   16, 60), // to the next mark
+            (20..21,   [10, 50],   1,  60),
+            (15..16,   [10, 50],   1,  60),  // a chapter begins with it
+            (300..301, [290, 310], 16, 315), // a mark begins with it
+            (290..305, [280, 310], 16, 315),
+            (20..200,  [10, 230],  1,  240),
+        ];
+        for (wrong, [begin, end], first, last) in table {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("r");
+            let mut engine = Engine::default();
+            let mut journal = Journal::create(&path, Start::default(), Bounds::default()).unwrap();
+            for tick in 1..=400 {
+                let Moment { boot, mut wall } = at(tick);
+                if wrong.contains(&tick) {
+                    wall = wall.plus(hour);
+                }
+                let sample = Sample { tick, at: Moment { boot, wall }, ..Sample::default() };
+                let decision = engine.step(sample.clone()).decision;
+                journal.write(&sample, &decision, engine.standing()).unwrap();
+            }
+            let read = Recording::open_between(&path, at(begin).wall, at(end).wall).unwrap();
+            let read = ticks(read);
+            let got = (read.first().copied(), read.last().copied());
+            assert_eq!(got, (Some(first), Some(last)), "{wrong:?} {begin}..{end}");
+        }
+    }
+
+    #[test]
+    fn a_chapter_whose_header_is_damaged_is_read_from_the_one_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r");
+        record(&path, 1..=600, 400);
+        let whole = fs::read(&path).unwrap();
+        let segments = [path.clone()];
+        let find = |wall| index::find(&segments, wall, None).unwrap();
+        let chapter_of = |wall| find(at(wall).wall).chapter;
+        let (chapter, last) = (chapter_of(399), chapter_of(600));
+        // It is found by its first bytes, and cannot be read.
+        let is_lost = |bytes: &[u8], chapter, wall| {
+            fs::write(&path, bytes).unwrap();
+            let place = find(at(wall).wall);
+            let is_lost = match Recording::from_place(&path, &segments, &place) {
+                Ok(recording) => recording.lost().is_some(),
+                Err(_) => true,
+            };
+            place.chapter == chapter && is_lost
+        };
+        let torn = || (1..2_000).map(|n| whole[..last as usize + n].to_vec());
+        let damaged = |chapter: u64| {
+            let whole = whole.clone();
+            (1..2_000).map(move |n| {
+                let (mut bytes, at) = (whole.clone(), chapter as usize + n);
+                bytes[at..at + 4].iter_mut().for_each(|byte| *byte ^= 0xA5);
+                bytes
+            })
+        };
+        #[rustfmt::skip]
+        let table = [
+            // the file, the moment, the last tick that is no later
+            (torn().find(|bytes| is_lost(bytes, last, 600)),            600, 399),
+            (damaged(last).find(|bytes| is_lost(bytes, last, 600)),       600, 399),
+            (damaged(last).find(|bytes| is_lost(bytes, last, 410)),       410, 399),
+            (damaged(chapter).find(|bytes| is_lost(bytes, chapter, 350)), 350, 315), // a chapter follows it
+        ];
+        for (n, (bytes, moment, want)) in table.into_iter().enumerate() {
+            fs::write(&path, bytes.unwrap()).unwrap();
+            let wall = at(moment).wall;
+            let read = Recording::open_at(&path, wall).unwrap();
+            let is_told = |entry: &Entry| matches!(entry, Entry::Notice(told) if told.ends_with("the chapter before"));
+            assert!(read.waiting.iter().any(is_told), "{n}");
+            let found = crate::record::moment::at(&path, wall).unwrap().unwrap();
+            assert_eq!(found.snapshot.tick, want, "{n}");
+        }
     }
 
     #[test]
