@@ -28,12 +28,15 @@ fn page(dir: &Path, more: &[&str]) -> String {
 #[test]
 fn page_answers_who_did_what() {
     let dir = TempDir::new().unwrap();
-    keep(&data("recordings/judged-leak-6.12.isobar"), dir.path());
+    let incident = keep(&data("recordings/judged-leak-6.12.isobar"), dir.path());
     let page = page(dir.path(), &[]);
+    assert!(incident.conditions.iter().any(|held| held.name == "MemoryPressure"));
+    let taken = incident.taken.unwrap();
+    assert!(incident.summary.contains(&taken), "{taken}");
     #[rustfmt::skip]
     let table = [
         // what a reader looks for
-        "<dt>Who did it</dt><dd><p>Memory: shop/leak took 80Mi of the 80Mi that were lost in 10s.",
+        &format!("<dt>Who did it</dt><dd><p>Memory: {taken}."),
         "<dt>Who suffered</dt><dd><p>shop/leak: the kernel&#39;s OOM killer",
         "<dt>What isobar did</dt><dd><p>would raise the OOM score of shop/leak because",
         "would stop the containers of shop/leak because",
@@ -46,6 +49,24 @@ fn page_answers_who_did_what() {
     for want in table {
         assert!(page.contains(want), "{want}");
     }
+}
+
+#[test]
+fn page_counts_the_ticks_that_it_has() {
+    let dir = TempDir::new().unwrap();
+    let incident = keep(&data("recordings/judged-leak-6.12.isobar"), dir.path());
+    let whole = page(dir.path(), &[]);
+    assert!(whole.contains(&format!("in {} ticks.", incident.ticks)));
+    let file = dir.path().join(format!("incidents/{}.isobar", incident.name));
+    let half = std::fs::metadata(&file).unwrap().len() / 2;
+    let ticks = std::fs::File::options().write(true).open(file).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&ticks, &[0xA5; 8], half).unwrap();
+    let mut command = program::isobar(&["incidents", "export", "latest", "--html", "-o", "-"]);
+    let got = command.arg("--dir").arg(dir.path()).output().unwrap();
+    assert!(text(&got.stderr).contains(".isobar: a damaged frame"), "{}", text(&got.stderr));
+    let told = format!(" of {} ticks: ", incident.ticks);
+    let (page, told) = (text(&got.stdout), told.as_str());
+    assert!(page.contains(told) && page.contains(" cannot be read.</p>"), "{told}");
 }
 
 #[test]

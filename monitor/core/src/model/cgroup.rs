@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 use super::psi::Pressures;
 use super::units::{Bytes, Micros};
 
+/// What the root is called in a sentence.
+pub const ROOT: &str = "the root cgroup";
+
 /// The kernel's cgroup id: the inode number of the directory. Never reused until reboot.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
@@ -21,6 +24,8 @@ pub struct CgroupId(pub u64);
 impl CgroupId {
     /// Of no cgroup: the aggressor of a wait of which it is not known who ran.
     pub const UNKNOWN: Self = Self(u64::MAX);
+    /// Of the root: the kernel numbers it first (`kernfs_create_root`, fs/kernfs/dir.c).
+    pub const ROOT: Self = Self(1);
 }
 
 /// Path below the cgroup v2 mount: `/` is the root, `/kubepods.slice` its child. Shared, because each
@@ -46,6 +51,12 @@ impl CgroupPath {
     #[must_use]
     pub fn is_root(&self) -> bool {
         &*self.0 == "/"
+    }
+
+    /// The path in a sentence.
+    #[must_use]
+    pub fn told(&self) -> &str {
+        if self.is_root() { ROOT } else { &self.0 }
     }
 
     /// Whether it is `above` or lies below it.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::cgroup::{CgroupId, CgroupPath};
+use super::cgroup::{CgroupId, CgroupPath, ROOT};
 use super::units::{Moment, Nanos};
 
 /// All eBPF counters at one moment.
@@ -269,8 +269,10 @@ impl OomRecord {
     /// Whose process was killed: the pod by its name, else the cgroup.
     #[must_use]
     pub fn who(&self) -> &str {
-        let path = self.victim_path.as_ref().map(|path| &*path.0);
-        self.victim.as_deref().or(path).unwrap_or("a cgroup that is gone")
+        let path = self.victim_path.as_ref().map(CgroupPath::told);
+        // Snapshots have the root without a path.
+        let root = (self.kill.victim == CgroupId::ROOT).then_some(ROOT);
+        self.victim.as_deref().or(path).or(root).unwrap_or("a cgroup that is gone")
     }
 
     /// What happened, for people.
@@ -311,4 +313,37 @@ pub struct Lost {
     pub stale_stamps: u64,
     /// Cgroups deeper than the programs walk.
     pub too_deep: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_names_the_root_cgroup() {
+        #[rustfmt::skip]
+        let table = [
+            // victim, its name, its path, who it is called
+            (7, Some("shop/web"), Some("/a"), "shop/web"),
+            (7, None,             Some("/a"), "/a"),
+            (7, None,             None,       "a cgroup that is gone"),
+            (1, None,             None,       "the root cgroup"),
+            (1, None,             Some("/"),  "the root cgroup"),
+        ];
+        for (id, name, path, want) in table {
+            let kill = OomKill {
+                at: Nanos(0),
+                victim: CgroupId(id),
+                victim_pid: 7,
+                victim_comm: None,
+                limit: None,
+                limit_known: true,
+                trigger: CgroupId(id),
+            };
+            let path = path.map(|path| CgroupPath(path.into()));
+            let at = Moment::default();
+            let record = OomRecord::of(&kill, at, name.map(str::to_owned), |_| path.clone());
+            assert_eq!(record.who(), want, "{id} {path:?}");
+        }
+    }
 }

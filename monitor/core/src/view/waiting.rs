@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::verdict::Resource;
 use crate::model::cgroup::CgroupId;
+pub use crate::model::cgroup::ROOT;
 use crate::model::pod::Place;
 use crate::model::psi::Pressure;
 use crate::model::sample::{Resident, Runner};
@@ -113,9 +114,6 @@ pub fn short_name(scope: &Scope) -> String {
         Place::Node | Place::Kubepods | Place::Qos { .. } => name(scope),
     }
 }
-
-/// How the root cgroup is called.
-pub const ROOT: &str = "the root cgroup";
 
 /// The name of the root cgroup as an aggressor, with its busiest process.
 pub fn root_name(snapshot: &Snapshot) -> String {

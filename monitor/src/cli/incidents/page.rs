@@ -67,13 +67,16 @@ fn head(out: &mut Markup, incident: &Incident, story: &Story) {
     let (kinds, lasted) = (print::kinds(&incident.kinds), print::lasted(incident));
     let lasted = if incident.end.is_some() { format!("lasted {lasted}") } else { lasted };
     let span = time(incident.to.boot.since(incident.from.boot));
+    let shown = match incident.ticks.saturating_sub(story.n_ticks) {
+        0 => format!("{span} in {} ticks", story.n_ticks),
+        lost => format!("{} of {} ticks: {lost} cannot be read", story.n_ticks, incident.ticks),
+    };
     let line = format!(
         "Node {node} ({} CPUs, kernel {}), {}, {lasted}. Kept because of: {kinds}. This page shows \
-         {span} in {} ticks.",
+         {shown}.",
         facts.n_cpus,
         facts.kernel,
         clock(incident.begin.wall),
-        incident.ticks
     );
     out.leaf("p", &[("class", "quiet")], &line);
     out.leaf("p", &[], &incident.summary);

@@ -2,29 +2,31 @@
 //! what came of it, and whether it saw an OOM kill coming.
 //! In: ticks as a replay gives them. Out: the fields of an [`Incident`].
 
+mod kills;
+
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::limits::Tightest;
 use super::taken::Taken;
 use super::{Deed, Held, Incident, LeftOut, Score, Stall, State, Wait, words};
-use isobar_core::model::cgroup::{CgroupId, CgroupPath, Limit};
+use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::condition::{self, Condition, Status};
-use isobar_core::model::decision::{Decision, Hold};
+use isobar_core::model::decision::{Assessment, Decision, Hold, NodePressure};
 use isobar_core::model::pod::Place;
 use isobar_core::model::sample::{Moment, Sample};
 use isobar_core::model::snapshot::{Blame, IoRate, Scope, Snapshot};
-use isobar_core::model::stall::{MemoryCause, OomKill};
+use isobar_core::model::stall::MemoryCause;
 use isobar_core::model::threshold::Resource;
 use isobar_core::model::units::{Bytes, Nanos};
 use isobar_core::policy::engine::Step;
 use isobar_core::policy::explain::relief;
 use isobar_core::view::cpu_loss::{Harm, losses};
-use isobar_core::view::foresight::{Foresight, OomLimit};
+use isobar_core::view::foresight::Foresight;
 use isobar_core::view::movers;
 use isobar_core::view::pods::name_scopes;
 use isobar_core::view::verdict;
-use isobar_core::view::waiting::{Level, ROOT, busiest, short_name};
+use isobar_core::view::waiting::{Level, busiest, short_name};
 
 /// Pairs that are counted, and that are told.
 const PAIRS: usize = 256;
@@ -38,6 +40,8 @@ pub struct Account {
     pub(super) begin: Moment,
     first: Option<Moment>,
     last: Moment,
+    /// The last tick is one of the incident itself.
+    has_begun: bool,
     n_ticks: u64,
     /// Ticks that the file of the incident does not have.
     n_left: u64,
@@ -58,6 +62,8 @@ pub struct Account {
     foresight: Foresight,
     /// Why isobar held back at last, and when that was said.
     held: Option<(Hold, Moment)>,
+    /// That it held back was told.
+    has_told_hold: bool,
     /// The last thing that it did for memory, and whether it really did.
     tried: Option<(String, bool)>,
     /// Releases that were told: each is ordered until it is done.
@@ -76,8 +82,12 @@ impl Account {
         self.first.get_or_insert(decision.at);
         self.last = decision.at;
         self.n_ticks += 1;
+        if !self.has_begun && self.is_begin(decision.at) {
+            self.has_begun = true;
+            self.conditions.retain(|held| held.to.is_none());
+        }
         self.cause(decision);
-        self.taken.see(decision, decision.at.wall < self.begin.wall);
+        self.taken.see(decision, !self.has_begun);
         if self.is_about_memory {
             self.taken.see_process(decision, &step.snapshot);
         }
@@ -85,9 +95,23 @@ impl Account {
         for kill in &step.snapshot.oom_kills {
             self.killed(kill, decision.at, sample, &step.snapshot);
         }
-        decision.assessment.conditions.iter().for_each(|one| self.condition(one, decision.at));
+        self.conditions(&decision.assessment, decision.at);
         self.deeds(sample, decision);
         self.foresight.tick(step);
+        if !self.has_begun && (is_eventful(decision) || !step.snapshot.oom_kills.is_empty()) {
+            self.forget_waits();
+        }
+    }
+
+    /// The wall clock may be set back after it.
+    fn is_begin(&self, at: Moment) -> bool {
+        at.boot >= self.begin.boot && at.wall >= self.begin.wall
+    }
+
+    /// What was waited for so far belongs to an earlier incident.
+    fn forget_waits(&mut self) {
+        (self.waits, self.stalls, self.io) = Default::default();
+        (self.is_about_cpu, self.is_about_memory, self.is_about_io) = (false, false, false);
     }
 
     /// Which resource is short.
@@ -120,7 +144,7 @@ impl Account {
         self.leave_out(before, self.last);
     }
 
-    /// The recording goes on after a tick at `to` that it has lost.
+    /// What comes next follows the moment `to`, of which the recording has no tick if none was added.
     pub fn goes_on_after(&mut self, to: Moment) {
         if !self.is_empty() && to.boot > self.last.boot {
             self.leave_out(self.last, to);
@@ -130,6 +154,11 @@ impl Account {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.n_ticks == 0
+    }
+
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        self.has_begun
     }
 
     /// What is known now, in the fields of `incident`.
@@ -246,30 +275,42 @@ impl Account {
 
     fn name(&self, id: CgroupId, blame: &Blame) -> String {
         let path = if id == blame.victim { &blame.victim_path } else { &blame.aggressor_path };
-        let known = self.names.get(&id).map(String::as_str);
-        match known.or_else(|| path.as_ref().map(|path| &*path.0)) {
-            Some("/") => ROOT.into(),
-            Some(name) => name.to_owned(),
-            None => format!("removed cgroup {}", id.0),
-        }
+        let known = self.named(id, path.as_ref());
+        known.unwrap_or_else(|| format!("removed cgroup {}", id.0))
     }
 
-    fn condition(&mut self, condition: &Condition, at: Moment) {
-        let has_room = self.conditions.len() < KEPT;
-        let open = self
-            .conditions
-            .iter_mut()
-            .find(|held| held.name == condition.kind && held.to.is_none());
-        match (open, condition.status == Status::True) {
-            (Some(held), true) => held.peak = held.peak.max(condition.avg60),
-            (Some(held), false) => held.to = Some(at),
-            (None, true) if has_room => self.conditions.push(Held {
+    /// The name, where it is known; else the path.
+    fn named(&self, id: CgroupId, path: Option<&CgroupPath>) -> Option<String> {
+        self.names.get(&id).cloned().or_else(|| path.map(|path| path.told().to_owned()))
+    }
+
+    /// KEP-4205's, and the kubelet's own.
+    fn conditions(&mut self, assessment: &Assessment, at: Moment) {
+        for condition in &assessment.conditions {
+            let held = Held {
                 name: condition.kind.clone(),
                 figure: condition.measure.figure(condition.name.resource).to_owned(),
                 from: condition.since,
                 to: None,
                 peak: condition.avg60,
-            }),
+            };
+            self.condition(condition.status == Status::True, held, at);
+        }
+        for pressure in NodePressure::ALL {
+            let name = pressure.name().to_owned();
+            let held = Held { name, from: at, ..Held::default() };
+            self.condition(assessment.node_pressure.contains(&pressure), held, at);
+        }
+    }
+
+    fn condition(&mut self, is_true: bool, new: Held, at: Moment) {
+        let has_room = self.conditions.len() < KEPT;
+        let mut all = self.conditions.iter_mut();
+        let open = all.find(|held| held.name == new.name && held.to.is_none());
+        match (open, is_true) {
+            (Some(held), true) => held.peak = held.peak.max(new.peak),
+            (Some(held), false) => held.to = Some(at),
+            (None, true) if has_room => self.conditions.push(new),
             (None, _) => {}
         }
     }
@@ -277,7 +318,9 @@ impl Account {
     fn deeds(&mut self, sample: &Sample, decision: &Decision) {
         let (at, done) = (decision.at, &decision.relief);
         for outcome in &sample.outcomes {
-            self.did(at, true, outcome.action, relief::outcome(outcome));
+            let is_it = |deed: &&Deed| deed.is_step && deed.action == outcome.action;
+            let is_enforced = self.deeds.iter().rfind(is_it).is_none_or(|step| step.is_enforced);
+            self.did(at, is_enforced, outcome.action, relief::outcome(outcome));
         }
         for action in &done.actions {
             let text = relief::action(action, at.boot);
@@ -298,7 +341,7 @@ impl Account {
         }
         if let Some(hold) = &done.held {
             // The first reason only: the log has each of them.
-            if self.held.is_none() {
+            if self.has_begun && !std::mem::replace(&mut self.has_told_hold, true) {
                 self.did(at, true, 0, relief::no_action(hold, at.boot));
             }
             self.held = Some((hold.clone(), at));
@@ -309,8 +352,12 @@ impl Account {
         self.keep(Deed { at, is_enforced, action, is_step: false, text });
     }
 
-    /// A step has a place before all that is said of others.
+    /// A step has a place before all that is said of others. What was done before the incident belongs to
+    /// an earlier one.
     fn keep(&mut self, deed: Deed) {
+        if !self.has_begun {
+            return;
+        }
         if self.deeds.len() >= KEPT {
             match self.deeds.iter().rposition(|one| !one.is_step).filter(|_| deed.is_step) {
                 Some(place) => drop(self.deeds.remove(place)),
@@ -319,51 +366,14 @@ impl Account {
         }
         self.deeds.push(deed);
     }
+}
 
-    /// Judged on the ticks before: what this one decides came after the kill.
-    fn killed(&mut self, kill: &OomKill, at: Moment, sample: &Sample, snapshot: &Snapshot) {
-        if self.kills.len() >= KEPT {
-            return;
-        }
-        let path = |id: CgroupId| sample.cgroups.get(&id).map(|one| one.path.0.to_string());
-        let named = |id: CgroupId| self.names.get(&id).cloned().or_else(|| path(id));
-        let unknown = || "a cgroup that is gone".to_owned();
-        let foreseen = self.foresight.of(kill);
-        let own = (OomLimit::of(kill, snapshot) == OomLimit::Own).then_some(kill.limit).flatten();
-        let limit = own.map(|id| {
-            let name = named(id).unwrap_or_else(unknown);
-            match sample.cgroups.get(&id).and_then(|cgroup| cgroup.memory.max) {
-                Some(Limit::At(bytes)) => format!("{name} ({})", Bytes(bytes)),
-                Some(Limit::Max) | None => name,
-            }
-        });
-        let asked = Some(kill.trigger).filter(|id| own.is_some() && *id != kill.victim);
-        let victim = named(kill.victim).unwrap_or_else(unknown);
-        let cgroup = sample.cgroups.get(&kill.victim);
-        let was_marked = cgroup.is_some_and(|victim| sample.was_marked(&victim.path, kill.at));
-        // Two containers of a pod have its name.
-        let asked = asked.and_then(named).filter(|asked| *asked != victim);
-        let why = match (&limit, &self.tried, &self.held) {
-            (Some(limit), ..) => {
-                let by = asked.as_ref().map(|who| format!(" by {who}")).unwrap_or_default();
-                format!(
-                    "the limit of {limit} was reached{by}, not the node's memory: ending work \
-                     outside it would not have helped"
-                )
-            }
-            (None, ..) if was_marked => {
-                "it had raised the OOM score of this one, so that the kernel would take it".into()
-            }
-            (_, Some((text, true)), _) => format!("it acted, and that was not enough: {text}"),
-            (_, Some((text, false)), _) => format!("it only observes: it {text}"),
-            (_, None, Some((hold, said))) => relief::no_action(hold, said.boot),
-            (_, None, None) if foreseen.is_some() => "no threshold was due yet".into(),
-            (_, None, None) => "it saw no shortage of memory before the kill".into(),
-        };
-        let at = Moment { boot: kill.at, wall: at.wall.since(at.boot.since(kill.at)) };
-        let (pid, comm) = (kill.victim_pid, kill.victim_comm.clone());
-        self.kills.push(Score { at, victim, pid, comm, limit, asked, foreseen, why });
-    }
+/// Whether a condition is True, or a step was decided on.
+fn is_eventful(decision: &Decision) -> bool {
+    let Assessment { conditions, node_pressure, .. } = &decision.assessment;
+    let is_true = |one: &Condition| one.status == Status::True;
+    let holds = conditions.iter().any(is_true) || !node_pressure.is_empty();
+    holds || !decision.relief.actions.is_empty()
 }
 
 /// How long tasks of a cgroup stalled for memory in a tick, but at limits of its own: the node, or the

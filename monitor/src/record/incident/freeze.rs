@@ -13,10 +13,10 @@ use super::redact::Names;
 use super::retention::Retention;
 use super::room::Room;
 use super::shelf::{Draft, Shelf, ShelfError};
-use super::watch::{BEFORE, LONGEST};
+use super::within::Within;
 use super::{Incident, is_name};
 use crate::record::journal::{Journal, JournalError, Start};
-use crate::record::reader::{Entry, ReadError, Recorded, Recording};
+use crate::record::reader::{Entry, ReadError, Recorded, Recording, is_regular};
 use crate::record::segments::Ring;
 use isobar_core::model::decision::Decision;
 use isobar_core::model::node::NodeFacts;
@@ -97,7 +97,8 @@ fn of_ring(
     // Those in memory last as long as this.
     let (segments, _held) = ring.segments().map_err(FreezeError::Segments)?;
     let within = Within::of(&incident);
-    let recording = Recording::of_segments_at(Path::new("recording"), &segments, within.seek())?;
+    let (path, [begin, end]) = (Path::new("recording"), within.wall());
+    let recording = Recording::of_segments_between(path, &segments, begin, end)?;
     let room = draft.map(|draft| Room::of(&incident, draft.most()));
     Span { room, ..Span::new(within, draft) }.take(recording, incident)
 }
@@ -123,7 +124,8 @@ fn keep(
 /// If the file is no incident or too large, if one of its name is there, or if the shelf is full or
 /// cannot be written.
 pub fn import(file: &Path, shelf: &Shelf, now: Nanos) -> Result<Incident, FreezeError> {
-    if fs::metadata(file).is_ok_and(|found| found.len() > IMPORTED) {
+    is_regular(file)?;
+    if is_too_large(file) {
         return Err(FreezeError::TooLarge);
     }
     let incident = Incident { imported: Some(now), ..line_of(file)?.incident };
@@ -141,6 +143,16 @@ pub fn import(file: &Path, shelf: &Shelf, now: Nanos) -> Result<Incident, Freeze
         Ok(taken)
     };
     keep(taken.and_then(has_room), shelf, draft)
+}
+
+fn is_too_large(file: &Path) -> bool {
+    fs::metadata(file).is_ok_and(|found| found.len() > IMPORTED)
+}
+
+/// Whether a file is an incident that can be imported.
+#[must_use]
+pub fn is_incident(file: &Path) -> bool {
+    !is_too_large(file) && line_of(file).is_ok()
 }
 
 /// The line that tells of the incident in a file.
@@ -163,51 +175,9 @@ pub(super) fn line_of(file: &Path) -> Result<Line, FreezeError> {
 /// If the recording cannot be read, or has no tick of it.
 pub fn tell(recording: &Path, incident: Incident) -> Result<Incident, FreezeError> {
     let (within, state) = (Within::of(&incident), incident.state);
-    let recording = Recording::open_at(recording, within.seek())?;
+    let [begin, end] = within.wall();
+    let recording = Recording::open_between(recording, begin, end)?;
     Ok(Incident { state, ..Span::new(within, None).take(recording, incident)? })
-}
-
-/// Which ticks belong to an incident, by the wall clock.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Within {
-    from: Moment,
-    to: Moment,
-    /// The wall clock was set back in between: by the clock of the kernel, which nobody sets.
-    by_boot: bool,
-}
-
-impl Within {
-    pub(super) const EVERYTHING: Self = Self {
-        from: Moment { boot: Nanos(0), wall: Nanos(0) },
-        to: Moment { boot: Nanos(u64::MAX), wall: Nanos(u64::MAX) },
-        by_boot: false,
-    };
-
-    fn of(Incident { begin, end, .. }: &Incident) -> Self {
-        let from = Moment { boot: begin.boot.since(BEFORE), wall: begin.wall.since(BEFORE) };
-        let longest = Moment { boot: begin.boot.plus(LONGEST), wall: begin.wall.plus(LONGEST) };
-        let to = end.unwrap_or(longest);
-        let by_boot = begin.wall.plus(to.boot.since(begin.boot)) > to.wall.plus(Nanos::SECOND);
-        Self { from, to, by_boot }
-    }
-
-    /// By the wall clock, no tick of it is earlier.
-    fn seek(self) -> Nanos {
-        let Self { from, to, .. } = self;
-        from.wall.min(to.wall.since(to.boot.since(from.boot)))
-    }
-
-    fn has(self, at: Moment) -> bool {
-        let Self { from, to, by_boot } = self;
-        match by_boot {
-            true => (from.boot..=to.boot).contains(&at.boot),
-            false => (from.wall..=to.wall).contains(&at.wall),
-        }
-    }
-
-    fn is_over(self, at: Moment) -> bool {
-        if self.by_boot { at.boot > self.to.boot } else { at.wall > self.to.wall }
-    }
 }
 
 /// A span while it is read.
@@ -256,9 +226,17 @@ impl<'a> Span<'a> {
                 }
                 Entry::Header(header) => self.header(&mut run, *header)?,
                 // The engine's standing is from before the loss; the next header has the right one.
-                Entry::Lost(_) => run = None,
-                Entry::Notice(_) | Entry::Other(_) => {}
-                Entry::Frame(recorded) if self.within.is_over(recorded.sample.at) => break,
+                Entry::Lost(why) => {
+                    tracing::warn!("{why}");
+                    run = None;
+                }
+                Entry::Notice(text) => tracing::warn!("{text}"),
+                Entry::Other(_) => {}
+                Entry::Frame(recorded)
+                    if self.within.is_over(recorded.sample.at, self.account.has_begun()) =>
+                {
+                    break;
+                }
                 Entry::Frame(recorded) => {
                     if let Some(run) = &mut run {
                         self.frame(run, *recorded)?;
@@ -269,6 +247,8 @@ impl<'a> Span<'a> {
         if self.account.is_empty() {
             return Err(FreezeError::Nothing);
         }
+        // Of a file that lost its end, the last line tells when that was.
+        self.account.goes_on_after(incident.end.unwrap_or(incident.to));
         let told = self.account.close(incident);
         if let Some(journal) = self.journal {
             journal.conclude(&Line { kind: KIND.into(), incident: told.clone() })?;
@@ -282,11 +262,7 @@ impl<'a> Span<'a> {
         let mut header = self.renamed(header)?;
         header.facts.kernel = kernel;
         let Header { at, continues, facts, settings, standing, .. } = header;
-        let going_on = run.take().filter(|_| continues);
-        if going_on.is_none() && standing.before.is_some() {
-            self.account.goes_on_after(at);
-        }
-        let engine = match going_on {
+        let engine = match run.take().filter(|_| continues) {
             Some(run) => run.engine.with_settings(settings.clone()),
             None => Engine::new(settings.clone(), standing),
         };
@@ -306,7 +282,8 @@ impl<'a> Span<'a> {
         let (at, is_within) = (sample.at, self.within.has(sample.at));
         let size = self.journal.as_ref().map_or(0, Journal::size);
         let is_kept = self.room.as_ref().is_none_or(|room| room.is_for(at.boot, size));
-        let was_gap = std::mem::replace(&mut self.is_gap, is_within && !is_kept);
+        let is_kept = is_kept && is_within;
+        let was_gap = std::mem::replace(&mut self.is_gap, !is_kept);
         match (&mut self.journal, self.draft) {
             (Some(journal), _) if was_gap && is_kept => {
                 journal.resume(run.engine.settings().clone(), run.engine.standing(), run.at)?;
@@ -319,6 +296,8 @@ impl<'a> Span<'a> {
         let Some(sample) = run.engine.standing().before.as_ref().filter(|_| is_within) else {
             return Ok(());
         };
+        // Ticks are missing here: they were lost, no agent ran, or the wall clock was wrong.
+        self.account.goes_on_after(before);
         let decision = self.as_recorded(&decision).unwrap_or(step.decision);
         let step = Step { decision, ..step };
         self.account.tick(sample, &step);

@@ -14,6 +14,7 @@ mod room;
 pub mod shelf;
 mod taken;
 pub mod watch;
+mod within;
 pub mod words;
 
 use std::collections::BTreeMap;

@@ -16,8 +16,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use self::veil::Veil;
-use super::freeze::{FreezeError, Span, Within, line_of};
+use super::freeze::{FreezeError, Span, line_of};
 use super::shelf::{Draft, ShelfError};
+use super::within::Within;
 use super::{Change, Incident, Kind, Trigger, name_of};
 use crate::record::reader::Recording;
 use crate::record::segments::path_of;
@@ -79,7 +80,7 @@ impl Names {
 
     /// What is left of an incident before its ticks are read again.
     fn incident(&mut self, incident: Incident) -> Incident {
-        let Incident { state, kinds, begin, end, is_cut, triggers, node, .. } = incident;
+        let Incident { state, kinds, begin, end, to, is_cut, triggers, node, .. } = incident;
         // Their names are isobar's own; the words behind them may name what is the node's.
         let bare = |one: Capability| Capability { detail: String::new(), remedy: None, ..one };
         let capabilities = incident.capabilities.into_iter().map(bare).collect();
@@ -90,8 +91,18 @@ impl Names {
         let name = triggers.first().map(name_of).unwrap_or_default();
         let who = triggers.first().map(|first| first.who.clone()).unwrap_or_default();
         let node = self.text(&node);
-        let told =
-            Incident { name, state, node, kinds, who, begin, end, is_cut, ..Incident::default() };
+        let told = Incident {
+            name,
+            state,
+            node,
+            kinds,
+            who,
+            begin,
+            end,
+            to,
+            is_cut,
+            ..Incident::default()
+        };
         Incident { triggers, capabilities, changes, ..told }
     }
 

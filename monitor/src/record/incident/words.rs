@@ -36,8 +36,13 @@ pub fn paragraph(incident: &Incident) -> String {
     all.extend(incident.is_about_memory.then(|| stalls(incident)).flatten());
     all.extend(incident.kills.iter().take(TOLD).map(killed));
     all.extend(more(incident.kills.len(), "OOM kills"));
+    let has_step = incident.deeds.iter().any(|deed| deed.is_step);
+    let was_step = incident.kinds.iter().any(|kind| matches!(kind, Kind::Kill | Kind::Action));
     // Why it did nothing about a kill stands beside the kill.
-    match incident.deeds.iter().any(|deed| deed.is_step) || incident.kills.is_empty() {
+    match has_step || incident.kills.is_empty() {
+        _ if was_step && !has_step => {
+            all.push("isobar decided on a step, and the ticks that have it are lost.".into());
+        }
         // What it did about a limit stands beside that.
         _ if incident.kinds == [Kind::Drift] => {}
         true => all.extend(deeds(&incident.deeds)),
@@ -160,8 +165,12 @@ fn deeds(deeds: &[Deed]) -> Vec<String> {
 }
 
 /// The last that came of a step before the next one was taken: what comes later is the other's, too.
+/// Nothing comes of a step that was not taken.
 #[must_use]
 pub fn outcome<'a>(step: &Deed, deeds: &'a [Deed]) -> Option<&'a Deed> {
+    if !step.is_enforced {
+        return None;
+    }
     let is_later = |deed: &&Deed| deed.is_step && deed.at.boot > step.at.boot;
     let next = deeds.iter().find(is_later).map(|deed| deed.at.boot);
     let mut of_it = deeds.iter().filter(|deed| deed.action == step.action && !deed.is_step);
@@ -257,6 +266,16 @@ mod tests {
         let all = [wait("a", 3, 9), wait("b", 4, 5)];
         let told = who_waited(&all.iter().collect::<Vec<_>>());
         assert_eq!(told, "tasks of b waited 4s, of a 3s");
+    }
+
+    #[test]
+    fn outcome_is_of_a_step_that_was_taken() {
+        for (is_enforced, want) in [(true, Some("done")), (false, None)] {
+            let step = Deed { action: 1, is_step: true, is_enforced, ..Deed::default() };
+            let came = Deed { action: 1, text: "done".into(), ..Deed::default() };
+            let deeds = [step.clone(), came];
+            assert_eq!(outcome(&step, &deeds).map(|deed| deed.text.as_str()), want);
+        }
     }
 
     #[test]

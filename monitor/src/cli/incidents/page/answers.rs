@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 use isobar::record::incident::words::{self, by_aggressor, ending, time, who_ran, who_waited};
 use isobar::record::incident::{Incident, Kind, Score, Wait};
 use isobar_core::model::condition::Resource;
-use isobar_core::model::decision::Decision;
 use isobar_core::model::units::Nanos;
-use isobar_core::policy::explain::{lost, relief};
+use isobar_core::policy::explain::relief;
 use isobar_core::view::cpu_loss::is_mutual;
 
 use super::chart::bytes;
@@ -38,8 +37,7 @@ fn answer(out: &mut Markup, question: &str, told: Vec<String>) {
 }
 
 fn culprits(incident: &Incident, story: &Story) -> Vec<String> {
-    let mut losses = story.decisions.iter().rev().filter_map(Decision::loss);
-    let loss = losses.next().map(|loss| format!("Memory: {}.", lost(loss)));
+    let loss = incident.taken.as_ref().map(|taken| format!("Memory: {taken}."));
     let grew = || {
         let (name, by) = story.grown.first().filter(|_| story.is_short(Resource::Memory))?;
         Some(format!("Memory: {name} grew most, by {}.", bytes(by.0)))

@@ -6,7 +6,7 @@ use std::mem::{Discriminant, discriminant};
 
 use anyhow::Result;
 use isobar::record::incident::Incident;
-use isobar::record::replay::Replay;
+use isobar::record::replay::{Replay, Replayed, as_recorded};
 use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::condition::{Condition, Resource, ScopeName, Status};
 use isobar_core::model::decision::{Decision, Hold};
@@ -34,6 +34,8 @@ const TOLD: usize = 24;
 pub(super) struct Story {
     pub(super) axis: Axis,
     pub(super) facts: NodeFacts,
+    /// Ticks that could be read.
+    pub(super) n_ticks: u64,
     pub(super) charts: Vec<Chart>,
     /// The resources that a condition was True of, or whose figure came to its threshold.
     short: BTreeSet<Resource>,
@@ -64,6 +66,7 @@ struct Readings {
 #[derive(Debug)]
 struct Collector {
     axis: Axis,
+    n_ticks: u64,
     /// By resource: what was measured, its threshold, the lines, and where a condition was True.
     conditions: BTreeMap<Resource, Chart>,
     left: Chart,
@@ -77,7 +80,14 @@ struct Collector {
 pub(super) fn story(mut replay: Replay, incident: &Incident) -> Result<Story> {
     let axis = Axis::of(incident);
     let mut all = Collector::new(axis);
-    while let Some(mut step) = replay.step_before(Nanos(u64::MAX))? {
+    while let Some(replayed) = replay.next().transpose()? {
+        let mut step = match replayed {
+            Replayed::Tick(judged) => as_recorded(&judged.recorded, judged.step),
+            Replayed::Notice(text) => {
+                tracing::warn!("{text}");
+                continue;
+            }
+        };
         name_scopes(&mut step.snapshot);
         name_spared(&mut step.decision, &step.snapshot);
         let settings = replay.engine().map(Engine::settings);
@@ -99,11 +109,12 @@ impl Collector {
             lines: Vec::new(),
             held: vec![false; axis.n],
         };
-        let (conditions, units, decisions, held) = Default::default();
-        Self { axis, conditions, left, units, decisions, held }
+        let (n_ticks, conditions, units, decisions, held) = Default::default();
+        Self { axis, n_ticks, conditions, left, units, decisions, held }
     }
 
     fn tick(&mut self, snapshot: &Snapshot, decision: &Decision, settings: Option<&Settings>) {
+        self.n_ticks += 1;
         let slot = self.axis.slot(decision.at);
         for condition in &decision.assessment.conditions {
             self.condition(condition, slot);
@@ -174,7 +185,7 @@ impl Collector {
     }
 
     fn story(self, facts: NodeFacts) -> Story {
-        let Self { axis, conditions, left, units, decisions, .. } = self;
+        let Self { axis, n_ticks, conditions, left, units, decisions, .. } = self;
         let units: Vec<_> = units.into_values().collect();
         let (memory, cpu) = (
             most(&units, |unit| (&unit.memory, growth(&unit.memory))),
@@ -212,7 +223,7 @@ impl Collector {
             Unit::MilliCpu,
             cpu,
         ));
-        Story { axis, facts, charts, short, grown, starved, decisions }
+        Story { axis, facts, n_ticks, charts, short, grown, starved, decisions }
     }
 }
 

@@ -3,16 +3,17 @@ use std::sync::Arc;
 use isobar_core::model::cgroup::{Cgroup, CgroupPath};
 use isobar_core::model::condition::ScopeName;
 use isobar_core::model::decision::{
-    Action, InForce, Met, Phase, StepKind, StepReason, Target, Trigger,
+    Action, InForce, Met, Outcome, Phase, StepKind, StepReason, Target, Trigger,
 };
 use isobar_core::model::settings::Deletion;
+use isobar_core::model::stall::OomKill;
 use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
 
 use super::*;
 
 #[test]
 fn deeds_have_room_for_a_step_after_much_that_was_said() {
-    let mut account = Account::default();
+    let mut account = Account { has_begun: true, ..Account::default() };
     let said = |account: &mut Account| {
         account.did(Moment::default(), true, 7, "said".into());
     };
@@ -24,6 +25,41 @@ fn deeds_have_room_for_a_step_after_much_that_was_said() {
     assert_eq!(account.deeds.iter().filter(|deed| deed.is_step).count(), 1);
     (0..KEPT + 3).for_each(|_| account.keep(step.clone()));
     assert_eq!(account.deeds, vec![step; KEPT]);
+}
+
+#[test]
+fn kill_in_the_root_cgroup_has_its_name() {
+    let root = Cgroup { path: CgroupPath::root(), ..Cgroup::default() };
+    let cgroups = [(CgroupId::ROOT, Arc::new(root))].into();
+    let sample = Sample { cgroups, ..Sample::default() };
+    let kill = OomKill {
+        at: Nanos(7),
+        victim: CgroupId::ROOT,
+        victim_pid: 7,
+        victim_comm: None,
+        limit: None,
+        limit_known: true,
+        trigger: CgroupId::ROOT,
+    };
+    let mut account = Account { has_begun: true, ..Account::default() };
+    account.killed(&kill, Moment::default(), &sample, &Snapshot::default());
+    assert_eq!(account.kills[0].victim, "the root cgroup");
+}
+
+#[test]
+fn deed_that_was_only_observed_has_no_real_outcome() {
+    let outcome: Outcome = serde_json::from_value(serde_json::json!({
+        "action": 1, "result": "done", "detail": "", "took": 0, "freed": null
+    }))
+    .unwrap();
+    for is_enforced in [true, false] {
+        let sample = Sample { outcomes: vec![outcome.clone()], ..Sample::default() };
+        let mut account = Account { has_begun: true, ..Account::default() };
+        account.keep(Deed { is_step: true, action: 1, is_enforced, ..Deed::default() });
+        account.deeds(&sample, &Decision::default());
+        let told: Vec<_> = account.deeds.iter().map(|deed| deed.is_enforced).collect();
+        assert_eq!(told, [is_enforced; 2]);
+    }
 }
 
 fn mark_of(target: Target, is_enforced: bool) -> Action {
@@ -81,7 +117,8 @@ fn kill_of_who_was_marked_is_what_the_mark_is_for() {
             limit_known: true,
             trigger: CgroupId(3),
         };
-        let mut account = Account { tried: Some(("raised".into(), true)), ..Account::default() };
+        let mut account =
+            Account { has_begun: true, tried: Some(("raised".into(), true)), ..Account::default() };
         account.killed(&kill, Moment::default(), &sample, &Snapshot::default());
         assert_eq!(account.kills[0].why, want);
     }

@@ -1,0 +1,65 @@
+//! Judges each OOM kill of a span: whose limit was reached, and why isobar did not prevent it.
+
+use super::{Account, KEPT};
+use crate::record::incident::Score;
+use isobar_core::model::cgroup::{CgroupId, Limit};
+use isobar_core::model::sample::{Moment, Sample};
+use isobar_core::model::snapshot::Snapshot;
+use isobar_core::model::stall::OomKill;
+use isobar_core::model::units::Bytes;
+use isobar_core::policy::explain::relief;
+use isobar_core::view::foresight::OomLimit;
+
+impl Account {
+    /// Judged on the ticks before: what this one decides came after the kill. A kill before the incident
+    /// belongs to an earlier one.
+    pub(super) fn killed(
+        &mut self,
+        kill: &OomKill,
+        at: Moment,
+        sample: &Sample,
+        snapshot: &Snapshot,
+    ) {
+        if !self.has_begun || self.kills.len() >= KEPT {
+            return;
+        }
+        let path = |id: CgroupId| sample.cgroups.get(&id).map(|one| &one.path);
+        let named = |id: CgroupId| self.named(id, path(id));
+        let unknown = || "a cgroup that is gone".to_owned();
+        let foreseen = self.foresight.of(kill);
+        let own = (OomLimit::of(kill, snapshot) == OomLimit::Own).then_some(kill.limit).flatten();
+        let limit = own.map(|id| {
+            let name = named(id).unwrap_or_else(unknown);
+            match sample.cgroups.get(&id).and_then(|cgroup| cgroup.memory.max) {
+                Some(Limit::At(bytes)) => format!("{name} ({})", Bytes(bytes)),
+                Some(Limit::Max) | None => name,
+            }
+        });
+        let asked = Some(kill.trigger).filter(|id| own.is_some() && *id != kill.victim);
+        let victim = named(kill.victim).unwrap_or_else(unknown);
+        let cgroup = sample.cgroups.get(&kill.victim);
+        let was_marked = cgroup.is_some_and(|victim| sample.was_marked(&victim.path, kill.at));
+        // Two containers of a pod have its name.
+        let asked = asked.and_then(named).filter(|asked| *asked != victim);
+        let why = match (&limit, &self.tried, &self.held) {
+            (Some(limit), ..) => {
+                let by = asked.as_ref().map(|who| format!(" by {who}")).unwrap_or_default();
+                format!(
+                    "the limit of {limit} was reached{by}, not the node's memory: ending work \
+                     outside it would not have helped"
+                )
+            }
+            (None, ..) if was_marked => {
+                "it had raised the OOM score of this one, so that the kernel would take it".into()
+            }
+            (_, Some((text, true)), _) => format!("it acted, and that was not enough: {text}"),
+            (_, Some((text, false)), _) => format!("it only observes: it {text}"),
+            (_, None, Some((hold, said))) => relief::no_action(hold, said.boot),
+            (_, None, None) if foreseen.is_some() => "no threshold was due yet".into(),
+            (_, None, None) => "it saw no shortage of memory before the kill".into(),
+        };
+        let at = Moment { boot: kill.at, wall: at.wall.since(at.boot.since(kill.at)) };
+        let (pid, comm) = (kill.victim_pid, kill.victim_comm.clone());
+        self.kills.push(Score { at, victim, pid, comm, limit, asked, foreseen, why });
+    }
+}
