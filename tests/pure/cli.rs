@@ -196,6 +196,8 @@ fn output_formats_agree() {
     let made_up = made_up_agent().to_string();
     let dir = tempfile::tempdir().unwrap();
     keep(&leak(), dir.path());
+    let empty = tempfile::tempdir().unwrap();
+    let empty = empty.path().display().to_string();
     let (kept, recording) = (dir.path().display().to_string(), leak().display().to_string());
     let pods = data("kubernetes/api-pods.json").display().to_string();
     let state = data("kubernetes/cpu_manager_state").display().to_string();
@@ -213,7 +215,7 @@ fn output_formats_agree() {
         &["doctor", "--agent", &made_up],
         &["explain", "--agent", &made_up],
         &["explain", "-f", &recording],
-        &["incidents", "ls", "--dir", "nowhere"],
+        &["incidents", "ls", "--dir", &empty],
         &["incidents", "ls", "-f", &kept],
         &["incidents", "show", "latest", "-f", &kept],
         &["qos", "-f", &pods],

@@ -3,6 +3,8 @@
 
 mod io;
 mod long;
+mod missing;
+mod verbs;
 
 use std::fs;
 use std::io::Read as _;
@@ -17,7 +19,7 @@ use isobar::record::incident::watch::{Seen, Turn, Watch};
 use isobar::record::incident::{Incident, Kind, State, Trigger, is_name, name_of};
 use isobar::record::journal::{Bounds, Journal, Ring, Start};
 use isobar::record::reader::{Entry, Recording};
-use isobar::record::replay::Replay;
+use isobar::record::replay::{Replay, Replayed};
 use isobar_core::model::cgroup::CgroupPath;
 use isobar_core::model::condition::Measure;
 use isobar_core::model::limit::{LimitResult, LimitState, LimitWrite};

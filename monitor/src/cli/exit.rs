@@ -57,6 +57,10 @@ pub(crate) struct Misused(pub(crate) String);
 
 /// The exit code for an error chain.
 pub(crate) fn code_of(error: &anyhow::Error) -> Code {
+    let is_denied = |why: &io::Error| why.kind() == io::ErrorKind::PermissionDenied;
+    if error.chain().any(|cause| cause.downcast_ref().is_some_and(is_denied)) {
+        return Code::NotPermitted;
+    }
     for cause in error.chain() {
         if cause.is::<Misused>() {
             return Code::Usage;
@@ -70,8 +74,14 @@ pub(crate) fn code_of(error: &anyhow::Error) -> Code {
             matches!(why, Unknown(_) | Exists(_) | Full { .. } | TooLong { .. })
         };
         let is_of_file = |why: &FreezeError| {
-            use FreezeError::{Name, NoIncident, TooLarge};
-            matches!(why, NoIncident(_) | Name(_) | TooLarge)
+            use FreezeError::{Name, NoIncident, Read, Shelf, TooLarge};
+            // The two that are transparent hide what is in them.
+            match why {
+                NoIncident(_) | Name(_) | TooLarge => true,
+                Read(why) => why.is_invalid_input(),
+                Shelf(why) => is_of_shelf(why),
+                _ => false,
+            }
         };
         if cause.downcast_ref().is_some_and(is_of_shelf)
             || cause.downcast_ref().is_some_and(is_of_file)
@@ -130,6 +140,9 @@ mod tests {
             (anyhow::Error::new(InvalidAnswer { address: "a".into(), source: no_json }), Code::InvalidInput),
             (anyhow::Error::new(invalid()),                                     Code::InvalidInput),
             (anyhow::Error::new(ReadError::Empty("r".into())),                  Code::InvalidInput),
+            (FreezeError::from(ReadError::Empty("r".into())).into(),            Code::InvalidInput),
+            (FreezeError::from(ShelfError::Exists("r".into())).into(),          Code::InvalidInput),
+            (denied().into(),                                                   Code::NotPermitted),
             (anyhow::Error::new(Refused("no".into())),                          Code::InvalidInput),
             (anyhow::Error::new(Misused("no".into())),                          Code::Usage),
             (anyhow::anyhow!("anything else"),                                  Code::Failure),
@@ -139,6 +152,10 @@ mod tests {
             let deeper = Err::<(), _>(error).context("further out").unwrap_err();
             assert_eq!(code_of(&deeper), want, "{text}");
         }
+    }
+
+    fn denied() -> ReadError {
+        ReadError::Io { path: "r".into(), source: io::ErrorKind::PermissionDenied.into() }
     }
 
     fn invalid() -> Invalid {

@@ -4,16 +4,15 @@ mod elsewhere;
 mod page;
 mod print;
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, IsTerminal as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Error, Result, bail};
 use clap::Subcommand;
 use isobar::agent::RECORDING_DIR;
 use isobar::clock;
-use isobar::record::incident::freeze::{import, tell};
+use isobar::record::incident::freeze::{import, is_incident, tell};
 use isobar::record::incident::redact::redact;
 use isobar::record::incident::shelf::{Draft, Shelf, ShelfError};
 use isobar::record::incident::{Incident, State};
@@ -22,8 +21,9 @@ use isobar_core::view::API_VERSION;
 use serde_json::json;
 
 use super::at::IN_DIR;
-use super::exit::{Code, Refused};
+use super::exit::{Code, Refused, text_of};
 use super::input::FileArg;
+use super::new_file;
 use super::output::Format;
 use super::terminal::width;
 use elsewhere::Elsewhere;
@@ -33,9 +33,10 @@ const SHELF: &str = "incidents";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The recording directory, or the recording, of `isobar run --record`.
-    #[arg(long, global = true, value_name = "DIR|FILE", default_value = RECORDING_DIR, env = "ISOBAR_RECORD")]
-    dir: PathBuf,
+    /// The recording directory, or the recording, of `isobar run --record` [default:
+    /// /var/lib/isobar/recording].
+    #[arg(long, global = true, value_name = "DIR|FILE", env = "ISOBAR_RECORD")]
+    dir: Option<PathBuf>,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -83,7 +84,7 @@ enum Verb {
     },
     /// Remove incidents.
     Rm {
-        /// Their names.
+        /// Their names, or the beginnings of them; `latest` is the newest.
         #[arg(required = true)]
         names: Vec<String>,
         /// The recording as other verbs take it, in place of --dir.
@@ -106,16 +107,20 @@ impl Verb {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Code> {
-    let dir = args.verb.file().unwrap_or(&args.dir);
+    let named = args.verb.file().or(args.dir.as_deref());
+    let dir = named.unwrap_or(Path::new(RECORDING_DIR));
     let shelf = Shelf::in_dir(shelf_of(dir));
+    if let Some(named) = named.filter(|_| !matches!(args.verb, Verb::Import { .. })) {
+        is_of_recording(named)?;
+    }
     match &args.verb {
         Verb::Ls { elsewhere, output } => {
             let all = match elsewhere.place()? {
                 // An hour of ticks takes seconds to read: what the agent has told is enough here.
                 None => {
                     let all = shelf.list()?.into_iter();
-                    let is_told = |one: &Incident| one.ticks > 0;
-                    all.map(|one| if is_told(&one) { one } else { so_far(one, dir) }).collect()
+                    all.map(|one| if one.ticks > 0 { one } else { told(&shelf, one, dir) })
+                        .collect()
                 }
                 Some(place) => elsewhere::list(&place)?,
             };
@@ -150,12 +155,40 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
             println!("{}", kept.name);
         }
         Verb::Rm { names, .. } => {
-            for name in names {
-                shelf.remove(name)?;
-            }
+            remove(&shelf, names)?;
         }
     }
     Ok(Code::Ok)
+}
+
+/// Where there is nothing, nothing was looked at.
+fn is_of_recording(path: &Path) -> Result<()> {
+    let shown = path.display();
+    if !path.try_exists().unwrap_or(true) {
+        bail!(Refused(format!(
+            "{shown} does not exist: name the directory or the file that `isobar run --record` has"
+        )));
+    }
+    if path.is_file() && !shelf_of(path).exists() && is_incident(path) {
+        bail!(Refused(format!(
+            "{shown} is the file of an incident, not a recording with incidents: \
+             `isobar status -f {shown}` shows it, `isobar incidents import {shown}` keeps it"
+        )));
+    }
+    Ok(())
+}
+
+/// Removes all that it can; one that cannot be removed keeps no other.
+fn remove(shelf: &Shelf, names: &[String]) -> Result<()> {
+    let all = shelf.list()?;
+    let one = |name: &String| match shelf.remove(name) {
+        Err(ShelfError::Unknown(_)) => Ok(shelf.remove(&pick(all.clone(), name)?.name)?),
+        removed => Ok(removed?),
+    };
+    let mut failed: Vec<Error> = names.iter().filter_map(|name| one(name).err()).collect();
+    let last = failed.pop();
+    failed.iter().for_each(|why| eprintln!("{}", text_of(why)));
+    last.map_or(Ok(()), Err)
 }
 
 pub(super) fn shelf_of(recording: &Path) -> PathBuf {
@@ -173,6 +206,11 @@ fn list(mut all: Vec<Incident>, output: Format) -> Result<()> {
     output.print(&document, |out| Ok(print::list(out, &all, width())?))
 }
 
+/// What is known of an incident whose document does not tell of its ticks.
+fn told(shelf: &Shelf, incident: Incident, recording: &Path) -> Incident {
+    so_far(shelf.find(&incident.name).unwrap_or(incident), recording)
+}
+
 /// What the ticks of an open incident say so far; without them, what is known.
 fn so_far(incident: Incident, recording: &Path) -> Incident {
     if incident.state != State::Open {
@@ -188,7 +226,7 @@ fn show(incident: &Incident, output: Format) -> Result<()> {
 }
 
 fn find(shelf: &Shelf, name: &str) -> Result<Incident> {
-    pick(shelf.list()?, name)
+    Ok(shelf.find(&pick(shelf.list()?, name)?.name)?)
 }
 
 /// By name, or by the beginning of only one name; `all` are oldest first.
@@ -239,8 +277,7 @@ fn export_page(
     let usual =
         if is_redacted { "incident.html".into() } else { format!("{}.html", incident.name) };
     let to = output.map_or_else(|| PathBuf::from(usual), Path::to_owned);
-    let mut file = create(&to).with_context(|| format!("cannot make {}", to.display()))?;
-    file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", to.display()))?;
+    new_file::write(&to, |mut file| Ok(file.write_all(text.as_bytes())?))?;
     eprintln!("{}", to.display());
     Ok(())
 }
@@ -267,17 +304,13 @@ fn export(
     let usual =
         if is_redacted { "incident.isobar".into() } else { format!("{}.isobar", incident.name) };
     let to = output.map_or_else(|| PathBuf::from(usual), Path::to_owned);
-    let mut file = create(&to).with_context(|| format!("cannot make {}", to.display()))?;
-    if is_redacted {
-        redact(from, file, &to)?;
-    } else {
-        io::copy(&mut from, &mut file)?;
-    }
+    new_file::write(&to, |mut file| {
+        match is_redacted {
+            true => drop(redact(from, file.try_clone()?, &to)?),
+            false => drop(io::copy(&mut from, &mut file)?),
+        }
+        Ok(())
+    })?;
     eprintln!("{}", to.display());
     Ok(())
-}
-
-/// A new file for its owner alone: nothing is overwritten.
-pub(super) fn create(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).read(true).create_new(true).mode(0o600).open(path)
 }

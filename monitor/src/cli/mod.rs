@@ -20,6 +20,7 @@ mod limits;
 mod log;
 mod man;
 mod manifest;
+mod new_file;
 mod node;
 mod output;
 mod plan;

@@ -20,6 +20,7 @@ use isobar_core::model::snapshot::Snapshot;
 use isobar_core::model::units::Moment;
 use isobar_core::policy::engine::Step;
 use isobar_core::policy::rank::{self, Purpose};
+use isobar_core::recording::format::OPENING;
 use isobar_core::view::Document;
 use serde::{Deserialize, Serialize};
 
@@ -196,12 +197,18 @@ fn of_file(file: &Path, args: &Args, rules: &settings::Ranking) -> Result<Rankin
     Ok(rank::rank_all(&contenders, purpose, order, rules))
 }
 
-/// Directories and compressed files are no scenarios.
+/// Directories, compressed files, and those that begin with the header of a recording are no scenarios.
+/// What a pipe gives is read only once.
 fn is_recording(file: &Path) -> bool {
     const MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
-    let mut start = [0; 4];
-    let mut read = || File::open(file)?.read_exact(&mut start);
-    file.is_dir() || read().is_ok() && start == MAGIC
+    let begin = || {
+        let mut begin = Vec::new();
+        let file = File::open(file).ok()?;
+        file.take(OPENING.len() as u64).read_to_end(&mut begin).ok()?;
+        Some(begin)
+    };
+    let is_begun = |begin: Vec<u8>| begin.starts_with(&MAGIC) || begin == OPENING.as_bytes();
+    file.is_dir() || file.is_file() && begin().is_some_and(is_begun)
 }
 
 /// A recording is ranked by its own configuration, and in its order.

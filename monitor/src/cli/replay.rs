@@ -107,7 +107,17 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
     let other = args.config.as_deref().map(config::load).transpose()?;
     let recording = Recording::open(&recording_at(args.file.path()))?;
     let is_other = other.is_some();
-    let ticks = Ticks { replay: Replay::new(recording, other), from: args.from, to: args.to };
+    // A comparison of nothing has an exit code of its own.
+    let is_part = (args.from, args.to) != (0, u64::MAX) && !args.check;
+    let lacks = is_part.then(|| {
+        let file = args.file.path().display();
+        Refused(match args.to {
+            u64::MAX => format!("{file} has no tick from {} on", args.from),
+            to => format!("{file} has no tick from {} to {to}", args.from),
+        })
+    });
+    let ticks =
+        Ticks { replay: Replay::new(recording, other), from: args.from, to: args.to, lacks };
     let mut out = BufWriter::new(io::stdout().lock());
     let code = match (args.check, args.output) {
         (true, form) => check(&mut out, ticks, form.unwrap_or(Form::Table).format())?,
@@ -124,6 +134,8 @@ struct Ticks {
     replay: Replay,
     from: u64,
     to: u64,
+    /// What it means that none of them is there, until one was found.
+    lacks: Option<Refused>,
 }
 
 impl Iterator for Ticks {
@@ -131,10 +143,14 @@ impl Iterator for Ticks {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            match self.replay.next()? {
+            let Some(replayed) = self.replay.next() else {
+                return self.lacks.take().map(|lacks| Err(lacks.into()));
+            };
+            match replayed {
                 Err(error) => return Some(Err(error.into())),
                 Ok(Replayed::Notice(text)) => tracing::warn!("{text}"),
                 Ok(Replayed::Tick(judged)) if (self.from..=self.to).contains(&judged.tick) => {
+                    self.lacks = None;
                     return Some(Ok(*judged));
                 }
                 Ok(Replayed::Tick(_)) => {}

@@ -21,8 +21,8 @@ use serde_json::{Value, json};
 
 use self::archive::Archive;
 use super::exit::{Code, Refused};
-use super::incidents::{create, shelf_of};
-use super::{ask, doctor, version};
+use super::incidents::shelf_of;
+use super::{ask, doctor, new_file, version};
 
 /// Incidents that are taken along by default.
 const INCIDENTS: usize = 5;
@@ -50,8 +50,13 @@ pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
         let text = "a sysdump has files of this machine: run it on the node, without --node";
         bail!(Refused(text.into()));
     }
-    let failed = || format!("cannot make {}", args.archive.display());
-    let mut archive = Archive::begin(create(&args.archive).with_context(failed)?)?;
+    new_file::write(&args.archive, |file| fill(file.try_clone()?, args, sampling))?;
+    eprintln!("{}", args.archive.display());
+    Ok(Code::Ok)
+}
+
+fn fill(file: File, args: &Args, sampling: &[String]) -> Result<()> {
+    let mut archive = Archive::begin(file)?;
     archive.text("README.txt", &about(args))?;
     archive.json("version.json", &version::document())?;
     let mut diagnosis = doctor::document(&args.ask, sampling)?;
@@ -74,9 +79,7 @@ pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
     }
     let taken = incidents(args, &mut archive)?;
     archive.json("incidents.json", &taken)?;
-    archive.end().with_context(failed)?;
-    eprintln!("{}", args.archive.display());
-    Ok(Code::Ok)
+    Ok(archive.end()?)
 }
 
 fn about(args: &Args) -> String {

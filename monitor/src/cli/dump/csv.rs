@@ -9,6 +9,7 @@ use isobar_core::model::snapshot::{Scope, Union, Waited, working_set};
 use isobar_core::view::waiting::name;
 
 use super::Ticks;
+use crate::cli::terminal::harmless;
 
 const COLUMNS: [&str; 16] = [
     "time",
@@ -85,11 +86,13 @@ fn some(pressure: Option<Pressure>) -> String {
 }
 
 /// A cell in quotes where it needs them. A spreadsheet takes a cell that begins like a formula for
-/// one, and any user can choose the name of a cgroup.
+/// one, a terminal obeys control characters, and any user can choose the name of a cgroup. A new line in
+/// quotes is a part of the name.
 fn quoted(cell: &str) -> String {
     let is_formula = cell.starts_with(['=', '+', '-', '@', '\t', '\r']);
-    let cell = if is_formula { format!("'{cell}") } else { cell.to_owned() };
-    match cell.contains([',', '"', '\n', '\r']) {
+    let cell = cell.split('\n').map(harmless).collect::<Vec<_>>().join("\n");
+    let cell = if is_formula { format!("'{cell}") } else { cell };
+    match cell.contains([',', '"', '\n']) {
         true => format!("\"{}\"", cell.replace('"', "\"\"")),
         false => cell,
     }
@@ -109,6 +112,10 @@ mod tests {
             ("/say \"no\"",     "\"/say \"\"no\"\"\""),
             ("/two\nlines",     "\"/two\nlines\""),
             ("=cmd()",          "'=cmd()"),
+            ("\tcmd",           "'\u{fffd}cmd"),
+            ("/\x1b[2J",        "/\u{fffd}[2J"),
+            ("/a\u{202e}b",     "/a\u{fffd}b"),
+            ("/größe",          "/größe"),
         ];
         for (name, want) in table {
             assert_eq!(quoted(name), want, "{name:?}");

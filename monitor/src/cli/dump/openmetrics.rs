@@ -11,6 +11,7 @@ use isobar_core::model::units::Nanos;
 use rustix::fs::{Mode, OFlags, open};
 
 use super::Ticks;
+use crate::cli::terminal::harmless;
 
 pub(super) fn write(out: &mut impl Write, ticks: &mut Ticks) -> Result<()> {
     let mut families = Families::default();
@@ -42,7 +43,7 @@ impl Families {
             match (line.strip_prefix("# "), current) {
                 (Some("EOF"), _) | (None, None) => {}
                 (None, Some((place, _))) => {
-                    writeln!(self.all[place].points, "{line} {}", seconds(at))?;
+                    writeln!(self.all[place].points, "{} {}", harmless(line), seconds(at))?;
                 }
                 (Some(told), before) => {
                     let name = told.split(' ').nth(1).unwrap_or_default();

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use isobar::record::incident::words::{clock, time};
-use isobar::record::incident::{Incident, Kind, Limits, State};
+use isobar::record::incident::{Incident, Kind, Limits, State, Wait};
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::quantity::Quantity;
 use isobar_core::model::sample::Moment;
@@ -27,7 +27,7 @@ pub(super) fn list(out: &mut dyn Write, all: &[Incident], width: Option<usize>) 
             lasted(one),
             kinds(&one.kinds),
             one.ticks.to_string(),
-            Quantity::bytes(one.size).to_string(),
+            Bytes(one.size).to_string(),
         ]);
     }
     table.write(out, width)
@@ -35,7 +35,7 @@ pub(super) fn list(out: &mut dyn Write, all: &[Incident], width: Option<usize>) 
 
 pub(super) fn one(out: &mut dyn Write, one: &Incident, width: Option<usize>) -> io::Result<()> {
     writeln!(out, "{}", harmless(&one.name))?;
-    let (kinds, size) = (kinds(&one.kinds), Quantity::bytes(one.size));
+    let (kinds, size) = (kinds(&one.kinds), Bytes(one.size));
     writeln!(out, "{kinds}; lasted {}; {} ticks, {size}", lasted(one), one.ticks)?;
     writeln!(out)?;
     let told = match one.summary.as_str() {
@@ -53,9 +53,10 @@ pub(super) fn one(out: &mut dyn Write, one: &Incident, width: Option<usize>) -> 
     }
     if !one.waits.is_empty() {
         writeln!(out)?;
-        let mut table = Table::new("SUFFERER~ AGGRESSOR~ TIME>");
+        let mut table = Table::new("SUFFERER~ AGGRESSOR~ WAITED> LOST>");
         for wait in &one.waits {
-            table.row([wait.sufferer.clone(), wait.aggressor.clone(), time(wait.time)]);
+            let Wait { sufferer, aggressor, time: waited, loss, .. } = wait;
+            table.row([sufferer.clone(), aggressor.clone(), time(*waited), time(*loss)]);
         }
         table.write(out, width)?;
     }
@@ -110,5 +111,38 @@ pub(super) fn lasted(one: &Incident) -> String {
         (Some(end), _) => time(end.boot.since(one.begin.boot)),
         (None, State::Open) => "open".into(),
         (None, State::Frozen) => "cut off".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use isobar_core::model::units::Nanos;
+
+    use super::*;
+
+    fn printed(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> String {
+        let mut out = Vec::new();
+        write(&mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn figures_have_their_unit_and_those_that_sort_are_shown() {
+        let wait = |sufferer: &str, time, loss| Wait {
+            sufferer: sufferer.into(),
+            aggressor: "b".into(),
+            time: Nanos(time * Nanos::SECOND.0),
+            loss: Nanos(loss * Nanos::SECOND.0),
+            ..Wait::default()
+        };
+        let waits = vec![wait("a", 3, 2), wait("c", 9, 1)];
+        let incident = Incident { size: 1_500, waits, ..Incident::default() };
+        let listed = printed(|out| list(out, std::slice::from_ref(&incident), None));
+        assert!(listed.ends_with(" 1.4Ki\n"), "{listed}");
+        let shown = printed(|out| one(out, &incident, None));
+        let want = "SUFFERER  AGGRESSOR  WAITED  LOST\n\
+                    a         b              3s    2s\n\
+                    c         b              9s    1s\n";
+        assert!(shown.contains("0 ticks, 1.4Ki\n") && shown.contains(want), "{shown}");
     }
 }

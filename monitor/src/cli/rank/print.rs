@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use isobar::record::incident::words::clock;
 use isobar_core::model::decision::{Candidate, Key, KeyValue, MeritKey, Ranking};
-use isobar_core::model::units::Nanos;
+use isobar_core::model::units::{Bytes, Nanos};
 use isobar_core::policy::rank;
 
 use crate::cli::output::{Format, word};
@@ -41,7 +41,7 @@ pub(super) fn write(
         }
         table.write(out, width)?;
     }
-    if let Some(loss) = loss {
+    if let Some(loss) = loss.as_ref().filter(|loss| loss.lost > Bytes(0)) {
         writeln!(out, "\n{}", isobar_core::policy::explain::lost(loss))?;
     }
     for outsider in outsiders {
@@ -132,7 +132,7 @@ fn value(MeritKey { key, value }: &MeritKey, now: Option<Nanos>) -> String {
 #[cfg(test)]
 mod tests {
     use isobar::scenario;
-    use isobar_core::model::decision::Order;
+    use isobar_core::model::decision::{Loss, Order};
     use isobar_core::model::settings;
     use isobar_core::policy::rank::Purpose;
 
@@ -183,6 +183,17 @@ mod tests {
             let is_told =
                 got.contains(" STARTED ") && got.contains(value) && got.contains("\nshop/web ");
             assert!(is_told, "{now:?}\n{got}");
+        }
+    }
+
+    #[test]
+    fn write_tells_of_memory_that_was_lost_if_any_was() {
+        for (lost, is_told) in [(0, false), (1 << 20, true)] {
+            let loss = Some(Loss { lost: Bytes(lost), ..Loss::default() });
+            let mut out = Vec::new();
+            write(&mut out, &Ranking { loss, ..Ranking::default() }, None, Format::Table).unwrap();
+            let out = String::from_utf8(out).unwrap();
+            assert_eq!(out.contains("lost in"), is_told, "{out}");
         }
     }
 

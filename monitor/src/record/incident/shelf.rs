@@ -109,7 +109,8 @@ impl Shelf {
         Ok(())
     }
 
-    /// All incidents, oldest first. Documents that cannot be read are left out.
+    /// All incidents, oldest first. Of one whose document cannot be read, only the name and the size are
+    /// known; [`Shelf::find`] reads the rest from its ticks.
     ///
     /// # Errors
     /// If the directory cannot be listed, and nothing is in memory; one that is missing holds none.
@@ -129,17 +130,19 @@ impl Shelf {
     /// Those in the directory.
     fn in_files(&self) -> Result<Vec<Incident>, ShelfError> {
         let Some(dir) = self.dir.get() else { return Ok(Vec::new()) };
-        files::all(dir, |_, _| None)
+        files::all(dir, |dir, name| files::bare(dir, name).filter(|one| one.size > 0))
     }
 
     /// # Errors
-    /// If there is none of this name, or its document is damaged.
+    /// If there is none of this name, or neither its document nor the file of its ticks can be read.
     pub fn find(&self, name: &str) -> Result<Incident, ShelfError> {
         if let Some((incident, _)) = self.lock().get(name) {
             return Ok(incident.clone());
         }
         match self.dir.get() {
-            Some(dir) if is_name(name) => read(dir, name),
+            Some(dir) if is_name(name) => {
+                read(dir, name).or_else(|why| files::rebuilt(dir, name).ok_or(why))
+            }
             _ => Err(ShelfError::Unknown(name.into())),
         }
     }

@@ -1,11 +1,13 @@
 //! The files of incidents in a directory.
 
-use std::fs::{self, File};
+use std::collections::BTreeSet;
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::ShelfError;
+use crate::record::incident::freeze::line_of;
 use crate::record::incident::{Incident, State, is_name};
 use crate::state;
 use isobar_core::model::sample::Moment;
@@ -14,31 +16,35 @@ use isobar_core::model::units::Nanos;
 /// No document is longer: its lists are bounded.
 pub(super) const DOCUMENT: u64 = 4 << 20;
 
-/// All that have a document; one that is damaged is left out, or as `otherwise` says.
+/// All that have a document or ticks; one whose document is damaged or missing is as `otherwise` says.
 pub(super) fn all(
     dir: &Path,
     otherwise: impl Fn(&Path, &str) -> Option<Incident>,
 ) -> Result<Vec<Incident>, ShelfError> {
     let names = names(dir).map_err(|source| ShelfError::Io { path: dir.into(), source })?;
     let one = |name: &String| match read(dir, name) {
-        Err(ShelfError::Format { .. }) => otherwise(dir, name),
+        Err(ShelfError::Format { .. } | ShelfError::Unknown(_)) => otherwise(dir, name),
         // For want of descriptors, say: it may be read the next time.
         read => read.ok(),
     };
     Ok(names.iter().filter_map(one).collect())
 }
 
-/// Names of incidents that have a document.
-fn names(dir: &Path) -> io::Result<Vec<String>> {
+/// Names of incidents that have a document or ticks.
+fn names(dir: &Path) -> io::Result<BTreeSet<String>> {
     let entries = match fs::read_dir(dir) {
-        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
         entries => entries?,
     };
-    let mut all = Vec::new();
+    let mut all = BTreeSet::new();
     for entry in entries {
         let file = entry?.file_name();
-        let name = file.to_str().and_then(|name| name.strip_suffix(".json"));
-        all.extend(name.filter(|name| is_name(name)).map(str::to_owned));
+        let of = |name: &str| {
+            let name = name.strip_suffix(".json").or_else(|| name.strip_suffix(".isobar"));
+            name.map(str::to_owned)
+        };
+        let name = file.to_str().and_then(of);
+        all.extend(name.filter(|name| is_name(name)));
     }
     Ok(all)
 }
@@ -68,15 +74,23 @@ pub(super) fn read(dir: &Path, name: &str) -> Result<Incident, ShelfError> {
     Ok(Incident { name: name.into(), ..incident })
 }
 
-/// One whose document is damaged: its ticks take their space all the same.
+/// One whose document is damaged or missing: its ticks take their space all the same.
 pub(super) fn bare(dir: &Path, name: &str) -> Option<Incident> {
     let found = |path: PathBuf| fs::metadata(path).ok();
-    let size = found(recording(dir, name)).map_or(0, |found| found.len());
-    let written = found(document(dir, name)).map_or(0, |found| found.mtime());
+    let (ticks, document) = (found(recording(dir, name)), found(document(dir, name)));
+    let size = ticks.as_ref().map_or(0, Metadata::len);
+    let written = document.or(ticks).map_or(0, |found| found.mtime());
     let wall = Nanos(u64::try_from(written).unwrap_or(0).saturating_mul(Nanos::SECOND.0));
     let begin = Moment { wall, ..Moment::default() };
     let name = name.into();
     Some(Incident { name, state: State::Frozen, begin, size, ..Incident::default() })
+}
+
+/// The same from the last line of its ticks, if that can be read.
+pub(super) fn rebuilt(dir: &Path, name: &str) -> Option<Incident> {
+    let Incident { size, .. } = bare(dir, name)?;
+    let told = line_of(&recording(dir, name)).ok()?.incident;
+    Some(Incident { name: name.into(), state: State::Frozen, size, ..told })
 }
 
 pub(super) fn write(dir: &Path, incident: &Incident) -> Result<(), ShelfError> {
@@ -123,7 +137,8 @@ mod tests {
             futimens(&damaged, &written).unwrap();
         }
         let shelf = Shelf::in_dir(dir.path().into());
-        assert_eq!(shelf.list().unwrap(), []);
+        let listed: Vec<_> = shelf.list().unwrap().into_iter().map(|one| one.size >> 20).collect();
+        assert_eq!(listed, [60; 4]);
         shelf.prune(Nanos(6 * 86_400 * Nanos::SECOND.0)).unwrap();
         // Of those without a kill half is kept, which is 128 MiB.
         let left = [1, 2, 3, 4].map(|day| {
