@@ -201,6 +201,7 @@ impl Engine {
             is_stale: assessment.is_stale,
             ranking: ranking.as_ref(),
             field: field.as_ref(),
+            harm,
             is_harm_paused: relieved.as_ref().is_some_and(is_harm_paused),
             observations: &assessment.observations,
             outlooks: &assessment.outlooks,

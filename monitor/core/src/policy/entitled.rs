@@ -27,9 +27,26 @@ impl<'a> Entitled<'a> {
     }
 
     /// Whether the victim waited by right while the aggressor ran: it used more than its part, and the
-    /// aggressor did not. False where that is not known.
+    /// aggressor did not. That of a cgroup in another one is decided where the kernel chooses between the
+    /// two. False where that is not known.
     pub(crate) fn is_by_right(&mut self, victim: CgroupId, aggressor: CgroupId) -> bool {
+        let Some((victim, aggressor)) = self.siblings(victim, aggressor) else { return false };
         self.is_above(victim) == Some(true) && self.is_above(aggressor) == Some(false)
+    }
+
+    /// The two that hold these and have the same parent; `None` where one holds the other.
+    fn siblings(&self, one: CgroupId, other: CgroupId) -> Option<(CgroupId, CgroupId)> {
+        let parent = |id: CgroupId| self.snapshot.scopes.get(&id)?.parent;
+        if parent(one) == parent(other) {
+            return Some((one, other));
+        }
+        let up = |id| {
+            let mut all: Vec<_> = std::iter::once(id).chain(above(id, self.snapshot)).collect();
+            all.reverse();
+            all
+        };
+        let (one, other) = (up(one), up(other));
+        one.into_iter().zip(other).find(|(one, other)| one != other)
     }
 
     fn is_above(&mut self, id: CgroupId) -> Option<bool> {
@@ -38,21 +55,19 @@ impl<'a> Entitled<'a> {
     }
 }
 
-/// Whether a cgroup used more than its part; `None` where the kernel does not divide by weights, or that
-/// is not known.
+/// Whether a cgroup used more than its part of what its parent used; `None` where the kernel does not
+/// divide by weights, or that is not known.
 fn uses_more(
     snapshot: &Snapshot,
     weights: &BTreeMap<Option<CgroupId>, Option<u64>>,
     id: CgroupId,
 ) -> Option<bool> {
-    let MilliCpu(all) = snapshot.whole.cpu_usage?;
-    let (scope, mut share) = (snapshot.scopes.get(&id)?, u128::from(all));
-    let above = above(id, snapshot).filter_map(|id| snapshot.scopes.get(&id));
-    for scope in std::iter::once(scope).chain(above) {
-        let among = u128::from((*weights.get(&scope.parent)?)?);
-        share = (share * u128::from(weight(scope)?)).checked_div(among)?;
-    }
-    Some(u128::from(scope.cpu_usage?.0) > share)
+    let scope = snapshot.scopes.get(&id)?;
+    let parent = scope.parent.and_then(|parent| snapshot.scopes.get(&parent));
+    let MilliCpu(all) = parent.unwrap_or(&snapshot.whole).cpu_usage?;
+    let among = u128::from((*weights.get(&scope.parent)?)?);
+    let part = (u128::from(all) * u128::from(weight(scope)?)).checked_div(among)?;
+    Some(u128::from(scope.cpu_usage?.0) > part)
 }
 
 fn is_active(scope: &Scope) -> bool {
@@ -62,4 +77,50 @@ fn is_active(scope: &Scope) -> bool {
 
 fn weight(scope: &Scope) -> Option<u64> {
     scope.files.as_ref()?.cpu.weight
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::cgroup::{Cgroup, CgroupPath, CpuFiles};
+
+    /// Two pods below one cgroup, with weights 79 and 1; each has two containers.
+    #[test]
+    fn is_by_right_where_the_kernel_chooses() {
+        const PARENTS: [Option<u64>; 7] =
+            [None, Some(1), Some(1), Some(2), Some(2), Some(3), Some(3)];
+        const WEIGHTS: [u64; 7] = [100, 79, 1, 79, 1, 100, 100];
+        #[rustfmt::skip]
+        let table = [
+            // CPU time of the four containers in thousandths; victim, aggressor; is it by right
+            ([1_400, 100, 2_000, 500],   6, 4, true),
+            ([1_400, 100, 2_000, 500],   4, 6, false),
+            ([1_800, 2_150, 25, 25],     6, 4, false), // its pod used more than its part
+            ([1_000, 5, 1_500, 1_495],   5, 6, false), // containers of the same pod
+            ([900, 300, 1_500, 1_300],   5, 4, true),
+            ([900, 300, 1_500, 1_300],   2, 4, false), // one holds the other
+        ];
+        for (used, victim, aggressor, want) in table {
+            let [a, b, c, d] = used;
+            let usage = [a + b + c + d, a + b, c + d, a, b, c, d];
+            let scope = |at: usize| {
+                let path = CgroupPath(format!("/{at}").into());
+                let cpu = CpuFiles { weight: Some(WEIGHTS[at]), ..CpuFiles::default() };
+                let files = Some(Cgroup { cpu, ..Cgroup::default() }.into());
+                let cpu_usage = Some(MilliCpu(usage[at]));
+                Scope {
+                    path,
+                    parent: PARENTS[at].map(CgroupId),
+                    cpu_usage,
+                    files,
+                    ..Scope::default()
+                }
+            };
+            let scopes = (0..7).map(|at| (CgroupId(at as u64 + 1), scope(at))).collect();
+            let whole = Scope { cpu_usage: Some(MilliCpu(usage[0])), ..Scope::default() };
+            let snapshot = Snapshot { scopes, whole, ..Snapshot::default() };
+            let got = Entitled::new(&snapshot).is_by_right(CgroupId(victim), CgroupId(aggressor));
+            assert_eq!(got, want, "{used:?} {victim} {aggressor}");
+        }
+    }
 }

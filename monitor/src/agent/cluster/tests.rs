@@ -46,12 +46,12 @@ fn told(notes: Vec<Note>) -> Vec<String> {
 fn oom_kill_names_the_pod() {
     let kill = OomKill {
         at: Nanos(0),
-        victim: CgroupId(1),
+        victim: CgroupId(7),
         victim_pid: 7,
         victim_comm: None,
         limit: None,
         limit_known: true,
-        trigger: CgroupId(1),
+        trigger: CgroupId(7),
     };
     let path = || Some(CgroupPath("/kubepods/podu1".into()));
     #[rustfmt::skip]

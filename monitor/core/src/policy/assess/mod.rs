@@ -95,7 +95,7 @@ pub fn assess(
     met.sort_by_key(|met| match met.threshold.resource() {
         Resource::Memory => 0,
         // Without pids no program can be started, not even one that would free a disk.
-        Resource::Pids if !is_kubelets => 1,
+        Resource::Pids if !is_kubelets && is_hard(met) => 1,
         _ => 2,
     });
     let is_read = |signal| observations.iter().any(|observation| observation.signal == signal);
@@ -106,7 +106,10 @@ pub fn assess(
         .collect();
 
     let waits = waits_for_memory(&met, sample);
-    let due = || met.iter().filter(|met| met.is_due && !waits(met));
+    for met in met.iter_mut().filter(|met| waits(met)) {
+        met.is_due = false;
+    }
+    let due = || met.iter().filter(|met| met.is_due);
     let is_fresh = |met: &&Met| match met.threshold {
         Trigger::Eviction(threshold) => verdict.fresh.contains(&threshold.signal),
         Trigger::Pressure(threshold) => {
@@ -136,6 +139,10 @@ pub fn assess(
         events,
     };
     (assessment, others.unwrap_or_default())
+}
+
+fn is_hard(met: &Met) -> bool {
+    matches!(met.threshold, Trigger::Eviction(threshold) if threshold.is_hard())
 }
 
 /// The kubelet tells this in each of its passes, ten seconds apart. We judge every second, and tell

@@ -19,10 +19,9 @@ impl ReliefStanding {
     /// Who was ended for want of this counts from now on.
     pub(super) fn add_victim(&mut self, at: Nanos, uid: &str, resource: Resource) {
         self.victims.push((at, uid.into()));
-        match resource {
-            Resource::Memory => self.for_others.remove(uid),
-            _ => self.for_others.insert(uid.into()),
-        };
+        if resource != Resource::Memory {
+            self.for_others.insert((at, uid.into()));
+        }
     }
 
     /// The last end of this one was refused: it does not count.
@@ -33,8 +32,8 @@ impl ReliefStanding {
 
     /// When there is room again; `None` if there is. Where memory `presses`, its own victims alone count.
     pub(super) fn room_again(&self, relief: &Relief, presses: bool) -> Option<Nanos> {
-        let counts = |uid: &String| !(presses && self.for_others.contains(uid));
-        let mut victims = self.victims.iter().filter(|(_, uid)| counts(uid));
+        let counts = |one: &&(Nanos, String)| !(presses && self.for_others.contains(*one));
+        let mut victims = self.victims.iter().filter(counts);
         let n = victims.clone().count();
         let (oldest, _) = victims.next()?;
         let is_spent = usize::try_from(relief.budget).is_ok_and(|most| n >= most);
@@ -50,9 +49,8 @@ impl ReliefStanding {
         let Self { victims, takers, for_others, .. } = self;
         let has_helped = |uid: &String| takers.get(uid).is_some_and(|name| is_over(name));
         victims.retain(|(at, uid)| is_within(*at) && !has_helped(uid));
-        let is_known = |uid: &String| victims.iter().any(|(_, victim)| victim == uid);
-        takers.retain(|uid, _| is_known(uid));
-        for_others.retain(is_known);
+        takers.retain(|uid, _| victims.iter().any(|(_, victim)| victim == uid));
+        for_others.retain(|one| victims.contains(one));
     }
 }
 
@@ -76,7 +74,8 @@ mod tests {
         for (ended, want, pressing) in table {
             let mut standing = ReliefStanding::default();
             for (at, resource) in ended.iter().enumerate() {
-                standing.add_victim(Nanos(at as u64), &at.to_string(), *resource);
+                // It is started again each time.
+                standing.add_victim(Nanos(at as u64), "a", *resource);
             }
             let got = [false, true].map(|presses| standing.room_again(&relief, presses));
             assert_eq!(got, [want, pressing].map(|at| at.map(Nanos)), "{ended:?}");

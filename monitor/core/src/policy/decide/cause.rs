@@ -314,8 +314,10 @@ fn payer(
     let pays = |one: &Contender| one.frees.is_some_and(|frees| frees >= least);
     // Too little was lost to name a cause: before one that grew nothing goes who took most of it.
     let grew = field.first(EXAMINED, |one| pays(one) && field.took_most(one, least / REAL_PART));
-    let payers = if grew.is_empty() { field.first(EXAMINED, pays) } else { grew };
-    let new = of_those(question, standing, first, &payers.iter().collect::<Vec<_>>());
+    let of = |list: Vec<Candidate>| {
+        of_those(question, standing, first, &list.iter().collect::<Vec<_>>())
+    };
+    let new = of(grew).or_else(|| of(field.first(EXAMINED, pays)));
     match standing.last_victim().map(|last| last.plus(ONE_BY_ONE)) {
         Some(until) if new.is_some() && question.sample.at.boot < until => {
             Err(Hold::CoolingDown { until })

@@ -90,13 +90,15 @@ fn without_cause(
     } else {
         let taker = question.field.and_then(Field::largest_taker);
         let taker = taker.map(Taker::full_name).unwrap_or_default();
-        let most = match taker.is_empty() {
-            true => {
-                "most is in no pod: a program outside pods took it, or it is in deleted files that \
-                     a process still has open"
+        let is_of_disk = matches!(first.threshold.resource(), Resource::Storage | Resource::Inodes);
+        let most = match (taker.is_empty(), is_of_disk) {
+            (false, _) => format!("{taker} took most"),
+            (true, false) => "a program outside pods took most".into(),
+            (true, true) => {
+                "most is in no pod: a program outside pods took it, or it is in deleted \
+                             files that a process still has open"
                     .into()
             }
-            false => format!("{taker} took most"),
         };
         (most, Hold::TakenByOther { taker })
     };

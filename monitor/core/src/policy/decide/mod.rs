@@ -49,8 +49,8 @@ use crate::policy::rank::Field;
 enum Event {
     /// The deadline has not passed.
     Running,
-    /// Memory runs out before a gentler step could show an effect, or is short beside a step against want
-    /// of something else.
+    /// Memory runs out before a gentler step could show an effect, or memory or pids are short beside a
+    /// step against want of something else.
     Emergency(Met),
     /// The step has helped, or its threshold is no longer due.
     Over,
@@ -344,7 +344,8 @@ fn next_step(
 }
 
 /// The threshold for which a gentler step that is pending must give way to a kill, or one against want of
-/// something else to any step against want of memory or, at a hard threshold, of pids; `None` where there is time, or where a victim is
+/// something else to any step against want of memory; one against want of a disk or a CPU also to a step
+/// at a hard threshold of pids. `None` where there is time, or where a victim is
 /// being killed already.
 fn emergency(question: &Question<'_>, standing: &ReliefStanding, pending: &Pending) -> Option<Met> {
     let first = question.first?;
@@ -352,7 +353,8 @@ fn emergency(question: &Question<'_>, standing: &ReliefStanding, pending: &Pendi
     let is_kill = matches!(action.step, StepKind::KillContainers | StepKind::ReleaseMemory);
     let is_urgent = match is_other(&first, action) {
         true => {
-            let presses = Kind::of(&first).is_pressing() || are_pids_short(&first);
+            let is_memory = action.reason.threshold.resource() == Resource::Memory;
+            let presses = Kind::of(&first).is_pressing() || are_pids_short(&first) && !is_memory;
             presses && due(question, standing).is_ok()
         }
         false => Kind::of(&first) == Kind::MemoryEmergency && !is_kill,

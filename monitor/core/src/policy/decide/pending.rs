@@ -54,9 +54,11 @@ pub(super) struct Pending {
 /// For how long others waited lately because of the target of a squeeze; `None` where it is not for that,
 /// or not measured.
 fn harm(action: &Action, question: &Question<'_>) -> Option<Nanos> {
-    let is_for_that = matches!(action.reason.threshold.resource(), Resource::Cpu | Resource::Io);
-    let field = question.field.filter(|_| is_for_that && action.step == StepKind::Squeeze);
-    field?.late_harm(action.target.uids())
+    let resource = action.reason.threshold.resource();
+    let is_for_that = matches!(resource, Resource::Cpu | Resource::Io);
+    let harm = question.harm.measured(resource)?;
+    let each = || action.target.uids().map(|uid| harm.late(uid)).fold(Nanos(0), Nanos::plus);
+    (is_for_that && action.step == StepKind::Squeeze).then(each)
 }
 
 /// How far a step has come.
@@ -64,7 +66,7 @@ fn harm(action: &Action, question: &Question<'_>) -> Option<Nanos> {
 pub(super) enum Progress {
     /// It still has time.
     Running,
-    /// The shortage is over, or the victim's memory is back.
+    /// The shortage is over, what the victim held is back, or others wait less because of it.
     Worked,
     /// The next step is due.
     Stuck(StepReason),
@@ -103,9 +105,9 @@ impl Pending {
         let may_be_met =
             met.iter().any(|met| met.threshold == *reason) || !question.is_measured(&reason.name());
         // Of the dead, too, only what they held counts: pressure's average is slow to fall.
-        let is_about_memory =
+        let is_about_end =
             self.action.step.is_final() || self.action.step == StepKind::ReleaseMemory;
-        let has_worked = match is_about_memory {
+        let has_worked = match is_about_end {
             true => self.is_back(sample),
             false => !may_be_met || self.harms_less(question) || self.has_eased(question),
         };
@@ -131,7 +133,7 @@ impl Pending {
     fn has_eased(&self, question: &Question<'_>) -> bool {
         let reason = &self.action.reason.threshold;
         let is_first = question.first.is_some_and(|first| first.threshold == *reason);
-        is_first && question.is_stale && reason.is_average()
+        is_first && question.is_stale && matches!(reason.resource(), Resource::Cpu | Resource::Io)
     }
 
     /// True if the victim is gone, or most of what is short is back. Of an empty one the page cache counts

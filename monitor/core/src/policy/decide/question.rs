@@ -7,6 +7,7 @@ use crate::model::snapshot::Snapshot;
 use crate::model::threshold::PressureSignal;
 use crate::model::units::Nanos;
 use crate::policy::rank::Field;
+use crate::policy::rank::harm::HarmStanding;
 
 /// What a decision is made from.
 #[derive(Debug, Clone, Copy)]
@@ -37,6 +38,8 @@ pub struct Question<'a> {
     pub ranking: Option<&'a Ranking>,
     /// All candidates; the ranking holds the first of them.
     pub field: Option<&'a Field<'a>>,
+    /// What each party makes others wait.
+    pub harm: &'a HarmStanding,
     /// Harm to others was measured before on this node, and is not measured now.
     pub is_harm_paused: bool,
     pub observations: &'a [Observation],

@@ -54,7 +54,7 @@ pub struct ReliefStanding {
     pub(super) takers: BTreeMap<String, String>,
     /// Of these, who was not ended for want of memory: they leave room where memory presses.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    pub(super) for_others: BTreeSet<String>,
+    pub(super) for_others: BTreeSet<(Nanos, String)>,
     /// The rest after the last step that helped ends here.
     pub(super) cool_until: Nanos,
     /// Reasons for holding back of which the operator was told.
@@ -153,7 +153,9 @@ impl ReliefStanding {
                 // Nothing is waited for, as when it was ordered.
                 Phase::Squeezed if question.outlook(&action.reason).is_some() => {}
                 Phase::Ending | Phase::Squeezed if now.since(action.deadline) <= STALE => {
-                    let pending = Pending::new(action.clone(), *held, question);
+                    // What the target did before that step is not known.
+                    let pending =
+                        Pending { harm: None, ..Pending::new(action.clone(), *held, question) };
                     let own = self.pending.take().filter(|own| !own.is_adopted);
                     self.pending = own.or(Some(Pending { is_adopted: true, ..pending }));
                 }

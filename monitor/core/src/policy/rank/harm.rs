@@ -4,7 +4,7 @@
 //!
 //! For a CPU, sufferer and aggressor are measured. For memory and disks nothing tells whose page
 //! or request a task waited for, so all waiting is divided by the share that each party took in
-//! the interval: memory charged, bytes read and written.
+//! the interval: memory charged, bytes and requests of disks.
 
 mod taken;
 
@@ -32,7 +32,7 @@ use taken::Share;
 
 /// Time constant of the average: after ten seconds about 40 % of an old value is left.
 const MEMORY: Nanos = Nanos(10 * Nanos::SECOND.0);
-/// The same of harm that was done lately: after five seconds 8 % of an old value is left.
+/// The same of harm that was done lately: after five seconds 13 % of an old value is left.
 const LATELY: Nanos = Nanos(2 * Nanos::SECOND.0);
 /// A rate below a millionth of a CPU is dropped.
 const NOTHING: Nanos = Nanos(1_000);
@@ -73,6 +73,12 @@ pub struct Entry {
     pub harm: Harm,
     /// CPU time of a pod or workload, bytes of memory charged, or bytes read and written.
     pub taken: u64,
+    /// Memory stall at limits of its own.
+    #[serde(skip_serializing_if = "is_none")]
+    pub limited: Nanos,
+    /// Memory stall because the node or its allocatable was short.
+    #[serde(skip_serializing_if = "is_none")]
+    pub short: Nanos,
     /// Waiting of others that it causes, of the last seconds.
     #[serde(skip_serializing_if = "is_none")]
     pub late: Nanos,
@@ -173,7 +179,7 @@ impl HarmByParty {
     }
 
     /// For how long others waited lately because of a pod, by its uid, or a workload, by its path.
-    pub(super) fn late(&self, uid: &str) -> Nanos {
+    pub(in crate::policy) fn late(&self, uid: &str) -> Nanos {
         let outside = || self.outside.iter().find(|(path, _)| *path.0 == *uid);
         let entry = self.pods.get(uid).or_else(|| Some(outside()?.1));
         entry.map_or(Nanos(0), |entry| entry.late)
@@ -181,8 +187,8 @@ impl HarmByParty {
 
     /// What the party does that a cgroup outside pods is or belongs to.
     pub(super) fn of_outside(&self, path: &CgroupPath) -> Option<&Entry> {
-        let all = self.outside.iter().filter(|(party, _)| !party.is_root());
-        all.filter(|(party, _)| path.is_within(party)).map(|(_, entry)| entry).next_back()
+        let above = path.0.match_indices('/').map(|(at, _)| at).skip(1).chain([path.0.len()]);
+        above.filter_map(|at| self.outside.get(&CgroupPath(path.0[..at].into()))).last()
     }
 
     /// Adds an interval; `None` if it was not measured. Then old rates are dropped: harm done a
@@ -249,12 +255,20 @@ impl Entry {
                 own: time(self.harm.own, now.harm.own),
             },
             taken: blend(self.taken, now.taken),
+            limited: time(self.limited, now.limited),
+            short: time(self.short, now.short),
         }
     }
 
     /// CPU time used, on an average.
     pub(super) fn cpu_usage(self) -> Quantity {
         Quantity::milli(self.taken / 1_000_000)
+    }
+
+    /// Whether only limits of its own hold it up.
+    pub(super) fn is_limited(self) -> bool {
+        let is_real = |time: Nanos| time.0 >= 1_000_000;
+        is_real(self.limited) && !is_real(self.short)
     }
 
     fn is_nothing(&self) -> bool {
@@ -314,6 +328,13 @@ impl<'a> Tree<'a> {
         Party::Outside(Cow::Borrowed(unit))
     }
 
+    /// The outermost cgroup of a path that is no slice, as of one that is there.
+    fn unit(path: &CgroupPath) -> CgroupPath {
+        let ends = path.0.match_indices('/').map(|(at, _)| at).skip(1);
+        let mut all = ends.map(|at| CgroupPath(path.0[..at].into()));
+        all.find(|above| !above.is_slice()).unwrap_or_else(|| path.clone())
+    }
+
     fn of(&self, id: CgroupId, path: Option<&'a CgroupPath>) -> Option<Party<'a>> {
         // Gone since: what lay below the cgroup of all pods was a pod's.
         let is_among_pods = |path: &CgroupPath| self.pods.is_some_and(|pods| path.is_within(pods));
@@ -321,7 +342,7 @@ impl<'a> Tree<'a> {
             Place::Pod { uid, .. } | Place::Container { pod: uid, .. } if is_among_pods(path?) => {
                 Some(Party::Pod(Cow::Owned(uid.as_ref().into())))
             }
-            _ => Some(Party::Outside(Cow::Borrowed(path?))),
+            _ => Some(Party::Outside(Cow::Owned(Self::unit(path?)))),
         };
         self.parties.get(&id).cloned().or_else(by_path)
     }

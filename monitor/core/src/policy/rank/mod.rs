@@ -39,9 +39,9 @@ use crate::model::sample::Sample;
 use crate::model::settings::{self, Settings};
 use crate::model::snapshot::{Scope, Snapshot};
 use crate::model::threshold::Resource;
-use crate::model::units::{Bytes, Nanos};
+use crate::model::units::Bytes;
 use crate::policy::takers::{Counts, Lost, TakerStanding};
-use harm::{HarmByParty, HarmStanding};
+use harm::HarmStanding;
 use protected::Protected;
 
 /// As many as are written down. A decision that none of them is good for looks further.
@@ -92,7 +92,6 @@ pub struct Pool<'a> {
     is_not_yet_known: bool,
     caches: BTreeMap<CgroupId, Bytes>,
     stalls: Option<Stalls>,
-    harm: Option<&'a HarmByParty>,
 }
 
 impl<'a> Pool<'a> {
@@ -156,20 +155,8 @@ impl<'a> Pool<'a> {
             caches = protected.caches(takers.parties(), sample);
             caches.retain(|id, _| !spared.contains(&*snapshot.scopes[id].path.0));
         }
-        let stalls = Stalls::of_node(node).filter(|_| is_memory);
-        let harm = harm.measured(resource);
-        Self {
-            contenders,
-            outsiders,
-            purpose,
-            rules,
-            need,
-            loss,
-            is_not_yet_known,
-            caches,
-            stalls,
-            harm,
-        }
+        let stalls = is_memory.then(|| Stalls::of_node(node)).flatten();
+        Self { contenders, outsiders, purpose, rules, need, loss, is_not_yet_known, caches, stalls }
     }
 
     #[must_use]
@@ -178,8 +165,8 @@ impl<'a> Pool<'a> {
         let field = Field::for_need(&self.contenders, purpose, rules.order, rules, &self.need);
         let (loss, is_not_yet_known) = (self.loss.as_ref(), self.is_not_yet_known);
         let (outsiders, caches) = (&self.outsiders[..], Some(&self.caches));
-        let (stalls, harm) = (self.stalls.as_ref(), self.harm);
-        Field { outsiders, loss, is_not_yet_known, caches, stalls, harm, ..field }
+        let stalls = self.stalls.as_ref();
+        Field { outsiders, loss, is_not_yet_known, caches, stalls, ..field }
     }
 }
 
@@ -193,7 +180,6 @@ pub struct Field<'a> {
     is_not_yet_known: bool,
     caches: Option<&'a BTreeMap<CgroupId, Bytes>>,
     stalls: Option<&'a Stalls>,
-    harm: Option<&'a HarmByParty>,
     lasting_outside: u64,
     /// On their own.
     open: Vec<&'a Contender>,
@@ -233,7 +219,7 @@ impl<'a> Field<'a> {
             }
         }
         let groups = group::take_out(&mut open, scale, rules.group_below);
-        let (outsiders, caches, stalls, harm) = (&[][..], None, None, None);
+        let (outsiders, caches, stalls) = (&[][..], None, None);
         let (loss, is_not_yet_known) = (None, false);
         let lasting_outside = need.lasting_outside;
         Self {
@@ -244,7 +230,6 @@ impl<'a> Field<'a> {
             is_not_yet_known,
             caches,
             stalls,
-            harm,
             lasting_outside,
             open,
             groups,
@@ -325,12 +310,6 @@ impl<'a> Field<'a> {
     #[must_use]
     pub fn stalls(&self) -> Option<&'a Stalls> {
         self.stalls
-    }
-
-    /// For how long others waited lately because of these; `None` where that is not measured.
-    pub(super) fn late_harm<'u>(&self, uids: impl Iterator<Item = &'u String>) -> Option<Nanos> {
-        let harm = self.harm?;
-        Some(uids.map(|uid| harm.late(uid)).fold(Nanos(0), Nanos::plus))
     }
 
     /// Whether candidates are compared by what they took of memory.

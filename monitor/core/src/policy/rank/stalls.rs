@@ -9,6 +9,7 @@ use crate::model::pod::Place;
 use crate::model::snapshot::Scope;
 use crate::model::threshold::Resource;
 use crate::model::units::Percent;
+use crate::policy::assess::CALM;
 
 /// Stalls for want of memory that no limit of a pod's or service's own explains.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,13 +26,16 @@ impl Stalls {
     pub(super) fn of_node(node: Node<'_>) -> Option<Self> {
         let Node { sample, snapshot, harm, takers, .. } = node;
         let some = sample.node.pressure.memory?.some?.avg10;
+        if some < CALM {
+            return Some(Self { some, limited: BTreeSet::new() });
+        }
         let measured = harm.measured(Resource::Memory);
         let is_limited = |scope: &Scope| {
             let entry = measured.and_then(|harm| match &scope.place {
                 Place::Pod { uid, .. } => harm.pods.get(&**uid),
                 _ => harm.of_outside(&scope.path),
             });
-            entry.is_some_and(|entry| entry.harm.is_own_alone())
+            entry.is_some_and(|entry| entry.is_limited())
         };
         let parties = takers.parties().filter_map(|id| Some((id, snapshot.scopes.get(&id)?)));
         let (limited, others): (Vec<_>, Vec<_>) = parties.partition(|(_, scope)| is_limited(scope));

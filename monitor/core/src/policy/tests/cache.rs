@@ -26,12 +26,12 @@ fn first_step(signal: Signal, parties: &Parties, some: Percent) -> Option<(Strin
     step_beside(signal, parties, some, None)
 }
 
-/// The same, where a party stalls at its own limit, and the others as much as is told.
+/// The same, where a party stalls for this cause, and the others as much as is told.
 fn step_beside(
     signal: Signal,
     parties: &Parties,
     some: Percent,
-    limited: Option<(&str, Percent)>,
+    stalled: Option<(&str, MemoryCause, Percent)>,
 ) -> Option<(String, StepKind)> {
     let value = Amount::Quantity("100Mi".parse().unwrap());
     let mut settings = Settings::default();
@@ -69,18 +69,20 @@ fn step_beside(
         sample.node.memory =
             Some(Meminfo { total, free: available, available, ..Meminfo::default() });
         sample.node.pressure.memory = pressure(some);
-        let Some((limited, others)) = limited else { return engine.step(sample).decision.relief };
+        let Some((stalled, cause, others)) = stalled else {
+            return engine.step(sample).decision.relief;
+        };
         let covers = Coverage { memory: true, memory_causes: true, ..Coverage::default() };
         let mut kernel = KernelStalls { covers, ..KernelStalls::default() };
         let is_party = |group: &Cgroup| parties.iter().any(|one| *one.0 == *group.path.0);
         for (id, group) in sample.cgroups.iter_mut().filter(|(_, group)| is_party(group)) {
-            let is_limited = *group.path.0 == *limited;
-            let avg10 = if is_limited { some } else { others };
+            let is_stalled = *group.path.0 == *stalled;
+            let avg10 = if is_stalled { some } else { others };
             Arc::make_mut(group).pressure.memory = pressure(avg10);
-            let union = Nanos(if is_limited { at.0 / 5 } else { 0 });
-            let cause = CauseStall { union, time: union, count: tick };
-            let causes = [(MemoryCause::OwnLimit, cause)].into();
-            let memory = MemoryStall { any: union, causes, ..MemoryStall::default() };
+            let union = Nanos(if is_stalled { at.0 / 5 } else { 0 });
+            let shortage = if cause.is_shortage() { union } else { Nanos(0) };
+            let causes = [(cause, CauseStall { union, time: union, count: tick })].into();
+            let memory = MemoryStall { any: union, shortage, causes };
             kernel.groups.insert(*id, Arc::new(GroupStall { memory, ..GroupStall::default() }));
         }
         sample.kernel = Some(kernel);
@@ -159,20 +161,23 @@ fn cache_is_taken_back_beside_a_pod_at_its_own_limit() {
     const MAPPED: &str = "/kubepods/besteffort/podmapped";
     const OTHER: &str = "/kubepods/besteffort/podother";
     let (calm, stalls) = (Percent(0), Percent(5_00));
-    type Row = (&'static Parties, Percent, (&'static str, StepKind));
+    use MemoryCause::{Global, OwnLimit};
+    type Row = (&'static Parties, MemoryCause, Percent, (&'static str, StepKind));
     #[rustfmt::skip]
-    let table: [Row; 3] = [
-        // pods, PSI some of the others, first step
-        (&[(SMALL, 30, 20), (MAPPED, 50, 600), (OTHER, 250, 0)], calm,   ("mapped", Reclaim)),
-        (&[(SMALL, 30, 20), (MAPPED, 50, 600), (OTHER, 250, 0)], stalls, ("mapped", StopContainers)),
+    let table: [Row; 4] = [
+        // pods, why the small one stalls, PSI some of the others, first step
+        (&[(SMALL, 30, 20), (MAPPED, 50, 600), (OTHER, 250, 0)], OwnLimit, calm,   ("mapped", Reclaim)),
+        // It alone stalls, and the node is short.
+        (&[(SMALL, 30, 20), (MAPPED, 50, 600), (OTHER, 250, 0)], Global,   calm,   ("mapped", StopContainers)),
+        (&[(SMALL, 30, 20), (MAPPED, 50, 600), (OTHER, 250, 0)], OwnLimit, stalls, ("mapped", StopContainers)),
         // Its own cache is in use.
-        (&[(SMALL, 30, 600), (MAPPED, 50, 20), (OTHER, 250, 0)], calm,   ("other", StopContainers)),
+        (&[(SMALL, 30, 600), (MAPPED, 50, 20), (OTHER, 250, 0)], OwnLimit, calm,   ("other", StopContainers)),
     ];
-    for (pods, others, want) in table {
+    for (pods, cause, others, want) in table {
         for signal in [Signal::MemoryAvailable, Signal::AllocatableMemoryAvailable] {
-            let got = step_beside(signal, pods, stalls, Some((SMALL, others)));
+            let got = step_beside(signal, pods, stalls, Some((SMALL, cause, others)));
             let got = got.as_ref().map(|(uid, step)| (uid.as_str(), *step));
-            assert_eq!(got, Some(want), "{pods:?} {others:?}");
+            assert_eq!(got, Some(want), "{pods:?} {cause:?} {others:?}");
         }
     }
 }

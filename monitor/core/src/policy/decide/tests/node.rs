@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::model::snapshot::{Averages, Snapshot};
+use crate::policy::rank::harm::HarmStanding;
 
 /// A node with pods `a`, `b`, `c`, ranked in this order, an actuator that does what it is told at
 /// once, and what the policy remembers.
@@ -93,6 +94,7 @@ impl Node {
             field: None,
             unseen: self.unseen,
             unmeasured: &self.unmeasured,
+            harm: &HarmStanding::default(),
             is_harm_paused: self.is_harm_paused,
             observations: &[],
             outlooks: &[],

@@ -8,6 +8,7 @@ use crate::model::pod::QosClass;
 use crate::model::snapshot::{Averages, Snapshot};
 use crate::policy::decide::proposal::grace;
 use crate::policy::decide::target::targets_of;
+use crate::policy::rank::harm::HarmStanding;
 use crate::policy::rank::{Contender, Field, HEAD, Harm, Purpose};
 
 /// Pods of which this many are harmless and one, of a higher class, is the hog.
@@ -50,6 +51,7 @@ fn judged(all: &[Contender], short_of: Met, second: u64, standing: &mut ReliefSt
         ranking: Some(&ranking),
         field: Some(&field),
         unmeasured: &[],
+        harm: &HarmStanding::default(),
         is_harm_paused: false,
         observations: &[],
     };

@@ -14,6 +14,9 @@ use crate::policy::workload::Parties;
 
 /// Where pages are larger, too little counts as reclaimed, and growth alone is left.
 const PAGE: u64 = 4_096;
+/// A request costs a disk as much as so many bytes more: less than it does a rotating disk, more than a fast
+/// one.
+const REQUEST: u64 = 16 << 10;
 
 /// What each party took and how long it waited in one interval.
 #[derive(Debug, Default)]
@@ -23,12 +26,14 @@ pub(super) struct Share<'a>(BTreeMap<Party<'a>, Part>);
 struct Part {
     /// Bytes.
     taken: u64,
-    /// Requests to disks: many small ones keep a disk as busy as few large ones.
-    requests: u64,
+    /// What disks did for it: many small requests keep one as busy as few large ones.
+    cost: u64,
     /// Wall time for memory, task time for IO.
     waited: Nanos,
     /// At its own limits, which no other party causes.
     limited: Nanos,
+    /// Because the node or its allocatable was short.
+    short: Nanos,
 }
 
 impl<'a> Share<'a> {
@@ -41,6 +46,7 @@ impl<'a> Share<'a> {
             let shortage = scope.shortage.map(|union| union.now).unwrap_or_default();
             Part {
                 waited: of_interval(shortage, tree.snapshot.interval),
+                short: of_interval(shortage, tree.snapshot.interval),
                 limited: limited(scope),
                 ..Part::default()
             }
@@ -69,42 +75,41 @@ impl<'a> Share<'a> {
             let Some(party) = party else { continue };
             let now = scope.files.as_ref();
             let grown = now.and_then(|now| taken(scope, now, earlier)).unwrap_or_default();
-            let Part { waited, limited, .. } = waits(scope);
-            let [taken, requests] = grown;
+            let Part { waited, limited, short, .. } = waits(scope);
+            let [taken, cost] = grown;
             // Most have done nothing.
-            if (Part { taken, requests, waited, limited }) == Part::default() {
+            if (Part { taken, cost, waited, limited, short }) == Part::default() {
                 continue;
             }
             let part = share.0.entry(party.clone()).or_default();
             part.taken = part.taken.saturating_add(taken);
-            part.requests = part.requests.saturating_add(requests);
+            part.cost = part.cost.saturating_add(cost);
+            part.short = part.short.plus(short);
             (part.waited, part.limited) = (part.waited.plus(waited), part.limited.plus(limited));
         }
         share
     }
 
-    /// Divides the waiting of all by the share that each took: of bytes or of requests, whichever is more.
+    /// Divides the waiting of all by the share that each took.
     pub(super) fn doings(self) -> Doings<'a> {
-        let total =
-            |of: fn(&Part) -> u64| self.0.values().map(|part| u128::from(of(part))).sum::<u128>();
-        let waited = total(|part| part.waited.0);
-        let (bytes, requests) =
-            (total(|part| part.taken).max(1), total(|part| part.requests).max(1));
-        let weight = |part: &Part| {
-            let by_bytes = u128::from(part.taken).saturating_mul(requests);
-            by_bytes.max(u128::from(part.requests).saturating_mul(bytes))
-        };
-        let weights = self.0.values().map(weight).fold(0, u128::saturating_add).max(1);
+        let total = |of: fn(&Part) -> u64| self.0.values().map(|part| u128::from(of(part))).sum();
+        let (cost, waited): (u128, u128) = (total(|part| part.cost), total(|part| part.waited.0));
         let mut doings = Doings::default();
         for (party, part) in self.0 {
             let by_share = |time: u128| {
-                let shared = time.saturating_mul(weight(&part)) / weights;
+                let shared = time.saturating_mul(u128::from(part.cost)) / cost.max(1);
                 Nanos(u64::try_from(shared).unwrap_or(u64::MAX))
             };
             let own = u128::from(part.waited.0);
             let harm =
                 Harm { others: by_share(waited - own), own: by_share(own).plus(part.limited) };
-            *doings.of(party) = Entry { harm, taken: part.taken, ..Entry::default() };
+            *doings.of(party) = Entry {
+                harm,
+                taken: part.taken,
+                limited: part.limited,
+                short: part.short,
+                ..Entry::default()
+            };
         }
         doings
     }
@@ -122,17 +127,17 @@ fn charged(scope: &Scope, now: &Cgroup, earlier: Option<&Cgroup>) -> Option<[u64
         _ => 0,
     };
     let all = current(now)?.saturating_add(reclaimed.saturating_mul(PAGE));
-    Some([all.saturating_sub(before), 0])
+    Some([all.saturating_sub(before); 2])
 }
 
-/// Bytes read and written since `earlier`, and requests.
+/// Bytes read and written since `earlier`, and what that cost.
 fn moved(_: &Scope, now: &Cgroup, earlier: Option<&Cgroup>) -> Option<[u64; 2]> {
-    let moved =
-        |io: IoStat| [io.read.0.saturating_add(io.written.0), io.reads.saturating_add(io.writes)];
-    let all = |files: &Cgroup| files.io.map(moved);
-    let before = earlier.map_or(Some([0; 2]), all)?;
-    let [bytes, requests] = all(now)?;
-    Some([bytes.saturating_sub(before[0]), requests.saturating_sub(before[1])])
+    let bytes = |io: IoStat| io.read.0.saturating_add(io.written.0);
+    let requests = |io: IoStat| io.reads.saturating_add(io.writes);
+    let (now, before) = (now.io?, earlier.map_or(Some(IoStat::default()), |earlier| earlier.io)?);
+    let moved = bytes(now).saturating_sub(bytes(before));
+    let sent = requests(now).saturating_sub(requests(before));
+    Some([moved, moved.saturating_add(sent.saturating_mul(REQUEST))])
 }
 
 /// Memory stall at the party's own limits.

@@ -10,8 +10,8 @@ fn harm_of_disk_waits_counts_requests() {
         // requests of each; the share of the small one's 100 ms of waiting that the large one is told of
         ([0, 0],       75), // by bytes: 30 and 10 MiB
         ([30, 10],     75),
-        ([30, 30],     60),
-        ([30, 10_000], 42),
+        ([30, 30],     74),
+        ([30, 10_000], 15), // 16 KiB more for each
     ];
     for (requests, want) in table {
         let mut node = Node::new();
