@@ -6,6 +6,7 @@
 //! or request a task waited for, so all waiting is divided by the share that each party took in
 //! the interval: memory charged, bytes and requests of disks.
 
+mod entry;
 mod taken;
 
 use std::borrow::{Borrow, Cow};
@@ -18,7 +19,6 @@ use super::contender::Harm;
 use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::decision::Outsider;
 use crate::model::pod::Place;
-use crate::model::quantity::Quantity;
 use crate::model::sample::Sample;
 use crate::model::snapshot::{Blame, Scope, Snapshot};
 use crate::model::stall::Coverage;
@@ -28,15 +28,11 @@ use crate::policy::entitled::Entitled;
 use crate::policy::scope;
 use crate::policy::workload::{Parties, Workloads, above};
 
+pub use entry::Entry;
 use taken::Share;
 
 /// Time constant of the average: after ten seconds about 40 % of an old value is left.
 const MEMORY: Nanos = Nanos(10 * Nanos::SECOND.0);
-/// The same of harm that was done lately: after five seconds 13 % of an old value is left.
-const LATELY: Nanos = Nanos(2 * Nanos::SECOND.0);
-/// A rate below a millionth of a CPU is dropped.
-const NOTHING: Nanos = Nanos(1_000);
-
 /// Averages of harm, from tick to tick.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -62,30 +58,6 @@ pub struct HarmByParty {
     pub pods: BTreeMap<String, Entry>,
     /// By path, for cgroups outside pods.
     pub outside: BTreeMap<CgroupPath, Entry>,
-}
-
-/// Rates of one aggressor, per second.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct Entry {
-    /// Waiting that it causes.
-    #[serde(flatten)]
-    pub harm: Harm,
-    /// CPU time of a pod or workload, bytes of memory charged, or bytes read and written.
-    pub taken: u64,
-    /// Memory stall at limits of its own.
-    #[serde(skip_serializing_if = "is_none")]
-    pub limited: Nanos,
-    /// Memory stall because the node or its allocatable was short.
-    #[serde(skip_serializing_if = "is_none")]
-    pub short: Nanos,
-    /// Waiting of others that it causes, of the last seconds.
-    #[serde(skip_serializing_if = "is_none")]
-    pub late: Nanos,
-}
-
-fn is_none(time: &Nanos) -> bool {
-    *time == Nanos(0)
 }
 
 /// Who causes harm: a pod, or a cgroup outside pods.
@@ -232,48 +204,6 @@ fn blend_all<K, B>(
     let new = now.into_iter().map(|(key, now)| (key, blend(Entry::default(), now)));
     let new = new.filter(|(_, entry)| !entry.is_nothing());
     entries.extend(new.map(|(key, entry)| (key.into_owned(), entry)));
-}
-
-impl Entry {
-    /// The average after an interval with the totals `now`.
-    ///
-    /// `(rate * memory + now) / (memory + interval)`: a first-order filter in integers. A longer
-    /// interval weighs more, so a late tick makes no difference.
-    fn blend(self, now: Self, interval: Nanos, memory: Nanos) -> Self {
-        let blend_over = |memory: Nanos, rate: u64, now: u64| {
-            let now = u128::from(now) * u128::from(Nanos::SECOND.0);
-            let sum = u128::from(rate) * u128::from(memory.0) + now;
-            let length = u128::from(memory.0) + u128::from(interval.0);
-            u64::try_from(sum / length.max(1)).unwrap_or(u64::MAX)
-        };
-        let blend = |rate, now| blend_over(memory, rate, now);
-        let time = |rate: Nanos, now: Nanos| Nanos(blend(rate.0, now.0));
-        Self {
-            late: Nanos(blend_over(memory.min(LATELY), self.late.0, now.harm.others.0)),
-            harm: Harm {
-                others: time(self.harm.others, now.harm.others),
-                own: time(self.harm.own, now.harm.own),
-            },
-            taken: blend(self.taken, now.taken),
-            limited: time(self.limited, now.limited),
-            short: time(self.short, now.short),
-        }
-    }
-
-    /// CPU time used, on an average.
-    pub(super) fn cpu_usage(self) -> Quantity {
-        Quantity::milli(self.taken / 1_000_000)
-    }
-
-    /// Whether only limits of its own hold it up.
-    pub(super) fn is_limited(self) -> bool {
-        let is_real = |time: Nanos| time.0 >= 1_000_000;
-        is_real(self.limited) && !is_real(self.short)
-    }
-
-    fn is_nothing(&self) -> bool {
-        self.harm.others < NOTHING && self.harm.own < NOTHING && self.taken == 0
-    }
 }
 
 /// The cgroups of a snapshot, and the party that each belongs to.
