@@ -33,7 +33,7 @@ pub(super) struct Pending {
     pub(super) action: Action,
     /// What the target held when it was decided.
     pub(super) held: Option<Bytes>,
-    /// As many threads it had then, where pids were short.
+    /// How many threads it had then, where pids were short.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) threads: Option<u64>,
     /// For how long others waited because of it then, where that is what it is squeezed for.
