@@ -10,7 +10,7 @@ use isobar_core::model::units::Nanos;
 pub(super) struct Within {
     from: Moment,
     to: Moment,
-    /// The wall clock was set back in between: by the clock of the kernel, which nobody sets.
+    /// The wall clock was set back in between: by the clock since the boot, which cannot be set.
     by_boot: bool,
 }
 
