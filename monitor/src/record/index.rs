@@ -157,8 +157,8 @@ impl Heads {
     }
 
     /// The last frame that begins before `wall`, else the first one. `None` where frames may not be in the
-    /// order of the wall clock: the last one that has a moment, and each on the way, are compared with
-    /// the first.
+    /// order of the wall clock: the first one is compared with the last that has a moment, and with each
+    /// frame on the way.
     fn last_before(&mut self, file: &File, wall: Nanos, end: u64) -> io::Result<Option<u64>> {
         let (Some(first), Some(last)) = (self.moment_at(file, 0)?, self.last_frame(file, end)?)
         else {

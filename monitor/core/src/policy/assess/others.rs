@@ -6,8 +6,8 @@ use crate::model::threshold::Resource;
 use crate::model::units::Percent;
 use crate::policy::rank::Purpose;
 
-/// PSI memory `some` over ten seconds below which no task stalls: refaults, which belong to no cause, are in
-/// it.
+/// PSI memory `some` over ten seconds below which no task counts as stalled. It includes refaults, which
+/// belong to no cause.
 pub(crate) const CALM: Percent = Percent(1_00);
 
 /// Which thresholds may be met for want of memory: while memory is short and tasks stall for it, they read

@@ -64,7 +64,7 @@ mod tests {
         use Resource::{Memory, Pids, Storage};
         #[rustfmt::skip]
         let table: [(&[Resource], Option<u64>, Option<u64>); 5] = [
-            // whom they were ended for, one at each instant; when there is room again, and where memory presses
+            // what victims were ended for, one at each instant; when there is room again, and where memory presses
             (&[],                        None,      None),
             (&[Storage],                 None,      None),
             (&[Storage, Pids],           Some(600), None),

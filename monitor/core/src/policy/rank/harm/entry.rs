@@ -6,8 +6,8 @@ use crate::model::quantity::Quantity;
 use crate::model::units::Nanos;
 use crate::policy::rank::contender::Harm;
 
-/// Time constant of the average of harm that was done lately: after five seconds 13 % of an old value is
-/// left.
+/// Time constant of the average of harm that was done lately: 13 % of an old value is left after five
+/// intervals of a second.
 const LATELY: Nanos = Nanos(2 * Nanos::SECOND.0);
 /// A rate below a millionth of a CPU is dropped.
 const NOTHING: Nanos = Nanos(1_000);

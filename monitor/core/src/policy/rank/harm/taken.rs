@@ -14,8 +14,8 @@ use crate::policy::workload::Parties;
 
 /// Where pages are larger, too little counts as reclaimed, and growth alone is left.
 const PAGE: u64 = 4_096;
-/// A request costs a disk as much as so many bytes more: less than it does a rotating disk, more than a fast
-/// one.
+/// In bytes, what a request counts beside what it moves: an estimate that was not measured, between what a
+/// seek costs a rotating disk and next to nothing.
 const REQUEST: u64 = 16 << 10;
 
 /// What each party took and how long it waited in one interval.
