@@ -194,9 +194,7 @@ fn scope(
     let Some(before) = beside.cgroups.get(&id) else { return scope };
     let (doubts, meters) = averages.group(id);
     let deltas = &mut pair.deltas(doubts);
-    if !Arc::ptr_eq(before, cgroup) {
-        scope.disk_stalled = deltas.pressures(&before.pressure, &cgroup.pressure);
-    }
+    scope.disk_stalled = deltas.pressures(&before.pressure, &cgroup.pressure);
     if let Some((before, after)) = before.cpu.usage.zip(cgroup.cpu.usage) {
         scope.cpu_usage = Some(deltas.cpu_usage(before.into(), after.into(), pair.n_cpus));
     }

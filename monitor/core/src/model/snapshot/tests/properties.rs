@@ -95,6 +95,7 @@ prop_compose! {
         files.cpu.usage = usage.map(Micros);
         let some = Some(Line { total: Micros(total), ..Line::default() });
         files.pressure.cpu = Some(Pressure { some, full: None });
+        files.pressure.io = Some(Pressure { some, full: some });
         files
     }
 }
@@ -147,6 +148,16 @@ proptest! {
             prop_assert!(snapshot.aggressions.is_sorted_by(|a, b| a.time >= b.time));
             doubts = snapshot.doubts;
         }
+    }
+
+    /// An agent shares what has not changed between two samples, and a recording need not.
+    #[test]
+    fn between_is_the_same_whether_cgroups_are_shared(first in any_sample(), passed in 1..5_u64) {
+        let boot = first.at.boot.plus(Nanos(passed * Nanos::SECOND.0));
+        let shared = Sample { at: Moment { boot, ..first.at }, ..first.clone() };
+        let copied = shared.cgroups.iter().map(|(id, one)| (*id, Arc::new(Cgroup::clone(one))));
+        let own = Sample { cgroups: copied.collect(), ..shared.clone() };
+        prop_assert_eq!(between(&first, &shared), between(&first, &own));
     }
 
     #[test]
