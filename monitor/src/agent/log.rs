@@ -172,14 +172,16 @@ fn release(release: &Release) {
 }
 
 fn effect(effect: &Effect) {
-    let Effect { action, after: Nanos(after), freed, left, measured } = effect;
+    let Effect { action, after: Nanos(after), freed, left, harm, measured } = effect;
     let (after_s, freed) = (after / Nanos::SECOND.0, freed.map(|Bytes(n)| n));
+    let harm_ms = harm.map(|harm| harm.now.0 / 1_000_000);
     let short = measured.is_some();
     tracing::info!(
         action,
         after_s,
         freed,
         processes_left = left,
+        harm_ms,
         short,
         "{}",
         words::effect(effect)

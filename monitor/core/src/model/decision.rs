@@ -16,7 +16,7 @@ use super::units::{Moment, Nanos};
 pub use action::{
     Action, Hold, InForce, Phase, Release, ReleaseReason, StepKind, StepReason, Target, TargetGroup,
 };
-pub use aftermath::{Effect, Outcome, OutcomeResult, Restart, RestartFate};
+pub use aftermath::{Eased, Effect, Outcome, OutcomeResult, Restart, RestartFate};
 pub use assessment::{Assessment, Outlook, Overrun, OverrunOf, Taint, Unobserved};
 pub use ranking::{
     Candidate, Key, KeyValue, Loss, MeritKey, Order, Outsider, Ranking, Spared, SparedReason, Taker,

@@ -10,7 +10,8 @@ use super::quantity::Quantity;
 use super::units::{Nanos, Percent};
 
 /// What can be short on a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Resource {
     /// Memory: working sets, in bytes.
     Memory,

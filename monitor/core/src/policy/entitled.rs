@@ -26,16 +26,15 @@ impl<'a> Entitled<'a> {
         Self { snapshot, weights, is_above: BTreeMap::new() }
     }
 
-    /// Whether the victim waited by right while the aggressor ran: it used more than its part, and the
-    /// aggressor did not. That of a cgroup in another one is decided where the kernel chooses between the
-    /// two. False where that is not known.
+    /// Whether the victim waited by right while its [sibling](Self::siblings) ran: it used more than its
+    /// part, and the aggressor did not. False where that is not known.
     pub(crate) fn is_by_right(&mut self, victim: CgroupId, aggressor: CgroupId) -> bool {
-        let Some((victim, aggressor)) = self.siblings(victim, aggressor) else { return false };
         self.is_above(victim) == Some(true) && self.is_above(aggressor) == Some(false)
     }
 
-    /// The two that hold these and have the same parent; `None` where one holds the other.
-    fn siblings(&self, one: CgroupId, other: CgroupId) -> Option<(CgroupId, CgroupId)> {
+    /// The two that are or hold these and have the same parent: by their weights the kernel chooses
+    /// between these. `None` where one holds the other.
+    pub(crate) fn siblings(&self, one: CgroupId, other: CgroupId) -> Option<(CgroupId, CgroupId)> {
         let parent = |id: CgroupId| self.snapshot.scopes.get(&id)?.parent;
         if parent(one) == parent(other) {
             return Some((one, other));
@@ -119,7 +118,9 @@ mod tests {
             let scopes = (0..7).map(|at| (CgroupId(at as u64 + 1), scope(at))).collect();
             let whole = Scope { cpu_usage: Some(MilliCpu(usage[0])), ..Scope::default() };
             let snapshot = Snapshot { scopes, whole, ..Snapshot::default() };
-            let got = Entitled::new(&snapshot).is_by_right(CgroupId(victim), CgroupId(aggressor));
+            let mut entitled = Entitled::new(&snapshot);
+            let siblings = entitled.siblings(CgroupId(victim), CgroupId(aggressor));
+            let got = siblings.is_some_and(|(one, other)| entitled.is_by_right(one, other));
             assert_eq!(got, want, "{used:?} {victim} {aggressor}");
         }
     }

@@ -109,10 +109,10 @@ pub fn losses(snapshot: &Snapshot) -> Vec<CpuLoss<'_>> {
         let waited = snapshot.scopes.get(&blame.victim).and_then(|scope| scope.cpu.as_ref());
         let waited = waited.map_or(lost, |cpu| cpu.wait.now.max(lost));
         let wanted = waited.plus(ran(blame.victim).unwrap_or_default());
-        if entitled.is_by_right(blame.victim, blame.aggressor) {
-            Nanos(0)
-        } else {
-            part(time, lost.0.into(), wanted.0.into())
+        let chosen = entitled.siblings(blame.victim, blame.aggressor);
+        match chosen.is_some_and(|(victim, aggressor)| entitled.is_by_right(victim, aggressor)) {
+            true => Nanos(0),
+            false => part(time, lost.0.into(), wanted.0.into()),
         }
     };
     pairs.into_iter().map(|(blame, time)| CpuLoss { blame, loss: weighed((blame, time)) }).collect()

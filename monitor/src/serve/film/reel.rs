@@ -103,9 +103,7 @@ impl Reel {
     /// tick, or ticks before it are missing.
     pub fn rank(&mut self, purpose: Option<Purpose>) -> Option<(Step, Ranking)> {
         let step = self.take()?;
-        let first = step.decision.assessment.first.as_ref();
-        let relieved = first.map(|first| Purpose::of(&first.threshold));
-        let purpose = purpose.or(relieved).unwrap_or_else(Purpose::usual);
+        let purpose = purpose.unwrap_or_else(|| Purpose::of_decision(&step.decision));
         let ranking = self.engine()?.rank(&step.snapshot, purpose)?;
         Some((step, ranking))
     }

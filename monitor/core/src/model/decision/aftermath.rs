@@ -60,8 +60,21 @@ pub struct Effect {
     pub freed: Option<Bytes>,
     /// Processes of the target that are left.
     pub left: Option<u64>,
+    /// Of a squeeze for a CPU or a disk: how much less others wait because of the target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub harm: Option<Eased>,
     /// What the threshold that it was for measures now; `None` if it is no longer met.
     pub measured: Option<u64>,
+}
+
+/// For how long others wait in each second because of the target of a squeeze, over the last two seconds:
+/// for a CPU, those alone that a weight of the target helps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Eased {
+    /// When it was decided.
+    pub before: Nanos,
+    pub now: Nanos,
 }
 
 /// What the kubelet does next with containers that were ended: the pod stays.

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::Question;
-use super::pending::{held, is_gone, sum};
-use crate::model::decision::{Action, Effect, InForce, Target};
-use crate::model::sample::Sample;
+use super::pending::{harm, held, is_gone, sum};
+use crate::model::decision::{Action, Eased, Effect, InForce, Target};
+use crate::model::threshold::Resource;
 use crate::model::units::{Bytes, Nanos};
 
 /// When it is looked at: what a kill gives back at once, what comes back with exiting processes,
@@ -31,6 +31,10 @@ struct Watch {
     since: Nanos,
     /// What the target held then.
     held: Option<Bytes>,
+    /// Where it is squeezed for a CPU or a disk: which of them, and for how long others waited because of
+    /// it then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    harm: Option<(Resource, Nanos)>,
     /// Looks that were taken.
     n_looks: usize,
 }
@@ -41,9 +45,15 @@ impl Effects {
     }
 
     /// Looks after an action from now on, if it is really done.
-    pub(super) fn note(&mut self, action: &Action, sample: &Sample) {
+    pub(super) fn note(&mut self, action: &Action, question: &Question<'_>) {
         if action.is_enforced {
-            self.follow(action, sample.at.boot, held(&action.target, sample), 0);
+            let (target, sample) = (action.target.clone(), question.sample);
+            let resource = action.reason.threshold.resource();
+            let harm = harm(action, question).map(|harm| (resource, harm));
+            let held = held(&target, sample);
+            let (against, since) = (action.reason.threshold.name(), sample.at.boot);
+            let n_looks = 0;
+            self.follow(Watch { action: action.id, target, against, since, held, harm, n_looks });
         }
     }
 
@@ -52,16 +62,17 @@ impl Effects {
         let InForce { action, since, held, .. } = entry;
         let n_looks = n_due(now.since(*since));
         if n_looks < AFTER.len() {
-            self.follow(action, *since, *held, n_looks);
+            let (target, against) = (action.target.clone(), action.reason.threshold.name());
+            let (action, since, held, harm) = (action.id, *since, *held, None);
+            self.follow(Watch { action, target, against, since, held, harm, n_looks });
         }
     }
 
-    fn follow(&mut self, action: &Action, since: Nanos, held: Option<Bytes>, n_looks: usize) {
+    fn follow(&mut self, watch: Watch) {
         if self.0.len() >= MOST {
             self.0.remove(0);
         }
-        let (target, against) = (action.target.clone(), action.reason.threshold.name());
-        self.0.push(Watch { action: action.id, target, against, since, held, n_looks });
+        self.0.push(watch);
     }
 
     /// What is seen of those whose moment has come. A moment that no tick fell into is not made
@@ -97,6 +108,11 @@ impl Watch {
         let freed = self.held.zip(holds).map(|(before, now)| Bytes(before.0.saturating_sub(now.0)));
         let its = question.met.iter().find(|met| met.threshold.name() == self.against);
         let measured = its.map(|met| met.measured);
-        Effect { action: self.action, after, freed, left, measured }
+        let harm = self.harm.and_then(|(resource, before)| {
+            Some(Eased { before, now: question.harm.in_reach(resource, target)? })
+        });
+        // A squeeze for a CPU or a disk takes nothing from its target that could come back.
+        let (freed, left) = if self.harm.is_some() { (None, None) } else { (freed, left) };
+        Effect { action: self.action, after, freed, left, harm, measured }
     }
 }

@@ -226,7 +226,7 @@ fn after_pending(
         Event::Unmeasured => standing.give_up(action.id, now),
         Event::Forbidden => {
             standing.give_up(action.id, now);
-            standing.leave_alone(action, now);
+            standing.leave_alone(action, question.sample);
         }
         // The taker is determined anew: it need not be the pod whose cache was taken back.
         Event::Stuck(_) if is_gentle(action.step) && is_by_cause(question) => {

@@ -53,12 +53,10 @@ pub(super) struct Pending {
 
 /// For how long others waited lately because of the target of a squeeze; `None` where it is not for that,
 /// or not measured.
-fn harm(action: &Action, question: &Question<'_>) -> Option<Nanos> {
+pub(super) fn harm(action: &Action, question: &Question<'_>) -> Option<Nanos> {
     let resource = action.reason.threshold.resource();
-    let is_for_that = matches!(resource, Resource::Cpu | Resource::Io);
-    let harm = question.harm.measured(resource)?;
-    let each = || action.target.uids().map(|uid| harm.late(uid)).fold(Nanos(0), Nanos::plus);
-    (is_for_that && action.step == StepKind::Squeeze).then(each)
+    let harm = question.harm.in_reach(resource, &action.target);
+    harm.filter(|_| action.step == StepKind::Squeeze)
 }
 
 /// How far a step has come.

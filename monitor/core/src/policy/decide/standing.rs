@@ -229,7 +229,7 @@ impl ReliefStanding {
             self.slowed.extend(growth.map(|growth| (action.id, (sample.at.boot, growth))));
             return;
         }
-        self.effects.note(action, sample);
+        self.effects.note(action, question);
         self.pending = Some(Pending::new(action.clone(), held, question));
     }
 
@@ -283,13 +283,16 @@ impl ReliefStanding {
     }
 
     /// Tries nothing more on the target against this. Where its eviction was refused, that is not for
-    /// ever, and the eviction does not count against the budget.
-    pub(super) fn leave_alone(&mut self, Action { target, reason, step, .. }: &Action, now: Nanos) {
-        let against = &reason.threshold;
+    /// ever, and the eviction does not count against the budget, but if some of a group's pods end.
+    pub(super) fn leave_alone(&mut self, action: &Action, sample: &Sample) {
+        let Action { id, target, reason, step, .. } = action;
+        let (against, now) = (&reason.threshold, sample.at.boot);
         if *step != StepKind::Evict {
             return StepKind::ALL.into_iter().for_each(|step| self.try_on(target, against, step));
         }
-        self.take_back(&target.uid);
+        if sample.in_force.iter().all(|entry| entry.action.id != *id) {
+            self.take_back(&target.uid);
+        }
         self.kept.keep(against.name(), target.uid.clone(), now);
     }
 

@@ -12,8 +12,12 @@ use crate::model::decision::{InForce, Met, StepReason, Target, Trigger};
 use crate::model::sample::Sample;
 use crate::model::settings::Relief;
 use crate::model::threshold::{PressureSignal, Resource, Signal};
-use crate::model::units::Bytes;
+use crate::model::units::{Bytes, Nanos};
 use crate::policy::assess::pressure::is_emergency;
+use crate::policy::rank::harm::HarmStanding;
+
+/// The kernel gives no cgroup less CPU weight.
+const LEAST_WEIGHT: u64 = 1;
 
 /// What kind of thing is short, as far as the way to relieve it goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,6 +90,8 @@ pub(super) struct Able<'a> {
     pub(super) target: &'a Target,
     pub(super) reason: &'a Met,
     pub(super) want: Option<Bytes>,
+    /// What each party makes others wait.
+    pub(super) harm: &'a HarmStanding,
     /// The budget has room for a step that ends work.
     pub(super) may_end: bool,
 }
@@ -98,8 +104,8 @@ impl<'a> Able<'a> {
         reason: &'a Met,
         want: Option<Bytes>,
     ) -> Self {
-        let Question { relief, sample, .. } = *question;
-        Self { relief, sample, target, reason, want, may_end: true }
+        let Question { relief, sample, harm, .. } = *question;
+        Self { relief, sample, target, reason, want, harm, may_end: true }
     }
 
     pub(super) fn can(&self, step: StepKind) -> bool {
@@ -115,7 +121,11 @@ impl<'a> Able<'a> {
                 // The API knows pods by name alone.
                 Evict => self.is_known_by_name(),
                 Mark => self.has_cgroups(group),
-                Squeeze => self.has_cgroups(group) && !self.is_squeezed(resource),
+                Squeeze => {
+                    self.has_cgroups(group)
+                        && !self.is_squeezed(resource)
+                        && self.is_in_reach(group)
+                }
                 StopContainers | KillContainers | ReleaseMemory => {
                     self.has_cgroups(group) && !is_empty(self.target, self.sample)
                 }
@@ -132,6 +142,16 @@ impl<'a> Able<'a> {
                 && action.reason.threshold.resource() == resource
                 && uids.any(|uid| self.target.uids().any(|other| other == uid))
         })
+    }
+
+    /// False where the kernel chooses by other weights than the target's whenever others wait for a CPU
+    /// because of it, or has given it the least weight already.
+    fn is_in_reach(&self, own: Option<&Cgroup>) -> bool {
+        let is_cpu = self.reason.threshold.resource() == Resource::Cpu;
+        let has_least =
+            own.is_some_and(|group| group.cpu.weight.is_some_and(|w| w <= LEAST_WEIGHT));
+        let harm = self.harm.in_reach(Resource::Cpu, self.target);
+        !is_cpu || (!has_least && harm.is_none_or(|harm| harm > Nanos(0)))
     }
 
     fn has_cgroups(&self, own: Option<&Cgroup>) -> bool {

@@ -63,10 +63,13 @@ pub fn explain(decision: &Decision) -> Explanation {
     let mut why = conditions::sentences(decision);
     why.extend(decision.assessment.met.iter().map(|met| met_sentence(met, now)));
     if why.is_empty() {
-        why.push("no condition holds and no threshold is met".into());
         // The kubelet keeps them for minutes after their thresholds were last met.
-        let kept = decision.assessment.node_pressure.iter();
-        why.extend(kept.map(|one| format!("{} of the kubelet holds on", one.name())));
+        let kept = &decision.assessment.node_pressure;
+        why.push(match kept.is_empty() {
+            true => "no condition holds and no threshold is met".into(),
+            false => "no threshold is met".into(),
+        });
+        why.extend(kept.iter().map(|one| format!("{} of the kubelet holds on", one.name())));
     }
     let (candidates, mut otherwise) = ranking::sentences(decision);
     otherwise.extend(decision.assessment.met.iter().filter_map(end_of));
@@ -98,7 +101,16 @@ pub fn met_sentence(met: &Met, now: Nanos) -> String {
             _ => ("at or above", threshold.grace),
         },
     };
+    let is_late = now.since(met.since) >= grace;
+    let runs_out = match &met.threshold {
+        Trigger::Pressure(threshold) => matches!(threshold.on, PressureSignal::Exhaustion(_)),
+        Trigger::Eviction(_) => false,
+    };
     let grace = match (grace, met.is_due) {
+        (Nanos(0), false) if runs_out => "hard, and more than a tenth is left".into(),
+        (grace, false) if runs_out && is_late => {
+            format!("its grace period of {} is over, and more than a tenth is left", time(grace))
+        }
         (Nanos(0), _) => "hard".into(),
         (grace, true) => format!("its grace period of {} is over", time(grace)),
         (grace, false) => format!("its grace period is {}", time(grace)),
@@ -112,12 +124,7 @@ pub fn met_sentence(met: &Met, now: Nanos) -> String {
         }
         (_, measured) => measured,
     };
-    let is = match &met.threshold {
-        Trigger::Pressure(threshold) if matches!(threshold.on, PressureSignal::Exhaustion(_)) => {
-            ":"
-        }
-        _ => " is",
-    };
+    let is = if runs_out { ":" } else { " is" };
     format!("{name}{is} {measured}, {relation} the threshold of {line}, for {since} ({grace})")
 }
 

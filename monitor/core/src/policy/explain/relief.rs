@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::{met_sentence, time};
 use crate::model::condition::Status;
 use crate::model::decision::{
-    Action, Decision, Effect, Hold, Outcome, Release, ReleaseReason, Restart, RestartFate,
+    Action, Decision, Eased, Effect, Hold, Outcome, Release, ReleaseReason, Restart, RestartFate,
     StepKind, StepReason,
 };
 use crate::model::settings::Deletion;
@@ -197,11 +197,19 @@ pub fn effect(effect: &Effect) -> String {
         1 => "1 task of its target is left".into(),
         n => format!("{n} tasks of its target are left"),
     });
+    let harm = effect.harm.map(|Eased { before, now }| {
+        let ms = |time: Nanos| format!("{} ms", time.0 / 1_000_000);
+        format!(
+            "others wait {} of each second because of its target, before {}",
+            ms(now),
+            ms(before)
+        )
+    });
     let over = match effect.measured {
         Some(_) => "still short",
         None => "no longer short",
     };
-    let all: Vec<String> = freed.into_iter().chain(left).chain([over.into()]).collect();
+    let all: Vec<String> = freed.into_iter().chain(left).chain(harm).chain([over.into()]).collect();
     format!("{} after action {}: {}", time(effect.after), effect.action, all.join(", "))
 }
 
@@ -220,7 +228,7 @@ pub fn held(hold: &Hold, now: Nanos) -> String {
             format!("action {action} has {} left to show an effect", left(until))
         }
         Hold::CoolingDown { until } => {
-            format!("waiting {}: the last victim's memory has only just come back", left(until))
+            format!("waiting {}: the step before has only just had its effect", left(until))
         }
         Hold::KernelKilled { until } => format!(
             "waiting {}: the kernel's OOM killer has just killed for the same memory",
@@ -273,7 +281,7 @@ pub fn held(hold: &Hold, now: Nanos) -> String {
         Hold::NothingHelps => {
             "no step is left for any candidate: each was tried, or is not possible".into()
         }
-        Hold::InGrace => "isobar waits until the grace period of the threshold is over".into(),
+        Hold::InGrace => "isobar waits until a threshold that is met is due".into(),
         Hold::StaleReadings => "the readings have not changed since the last action".into(),
         Hold::Easing => {
             "pressure is easing: only the average is still at or above the threshold".into()

@@ -7,9 +7,9 @@ use super::*;
 use crate::model::cgroup::CgroupPath;
 use crate::model::condition::{Condition, ConditionName, Measure, Phase, ScopeName, Status};
 use crate::model::decision::{
-    Action, Assessment, Candidate, Effect, Hold, Key, KeyValue, MeritKey, Order, Outsider, Ranking,
-    Release, ReleaseReason, Relief, Restart, RestartFate, Spared, SparedReason, StepKind, Target,
-    made,
+    Action, Assessment, Candidate, Eased, Effect, Hold, Key, KeyValue, MeritKey, Order, Outsider,
+    Ranking, Release, ReleaseReason, Relief, Restart, RestartFate, Spared, SparedReason, StepKind,
+    Target, made,
 };
 use crate::model::pod::QosClass;
 use crate::model::sample::Moment;
@@ -267,15 +267,26 @@ fn explain_releases_and_effects() {
         why,
         is_enforced,
     };
-    let effect =
-        |freed, left, measured| Effect { action: 4, after: seconds(5), freed, left, measured };
+    let effect = |freed, left, harm, measured| Effect {
+        action: 4,
+        after: seconds(5),
+        freed,
+        left,
+        harm,
+        measured,
+    };
+    let eased = Eased { before: seconds(2), now: Nanos(300_000_000) };
     let relief = Relief {
         releases: vec![
             release(ReleaseReason::Over, true),
             release(ReleaseReason::NoEffect, false),
             release(ReleaseReason::Expired, true),
         ],
-        effects: vec![effect(Some(Bytes(300 << 20)), Some(2), Some(1)), effect(None, None, None)],
+        effects: vec![
+            effect(Some(Bytes(300 << 20)), Some(2), None, Some(1)),
+            effect(None, None, Some(eased), Some(1)),
+            effect(None, None, None, None),
+        ],
         ..Relief::default()
     };
     let decision = Decision { relief, ..Decision::default() };

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::contender::Harm;
 use crate::model::cgroup::{CgroupId, CgroupPath};
-use crate::model::decision::Outsider;
+use crate::model::decision::{Outsider, Target};
 use crate::model::pod::Place;
 use crate::model::sample::Sample;
 use crate::model::snapshot::{Blame, Scope, Snapshot};
@@ -124,6 +124,16 @@ impl HarmStanding {
         self.of(resource).is_some_and(|harm| harm.is_paused)
     }
 
+    /// For how long others waited lately for a CPU or a disk because of a target with these uids, and would
+    /// not if it were squeezed; `None` for other resources, and if it is not measured.
+    pub(in crate::policy) fn in_reach(&self, resource: Resource, target: &Target) -> Option<Nanos> {
+        let harm = match resource {
+            Resource::Cpu | Resource::Io => self.measured(resource)?,
+            _ => return None,
+        };
+        Some(target.uids().map(|uid| harm.late(uid)).fold(Nanos(0), Nanos::plus))
+    }
+
     fn of(&self, resource: Resource) -> Option<&HarmByParty> {
         match resource {
             Resource::Cpu => Some(&self.cpu),
@@ -151,7 +161,7 @@ impl HarmByParty {
     }
 
     /// For how long others waited lately because of a pod, by its uid, or a workload, by its path.
-    pub(in crate::policy) fn late(&self, uid: &str) -> Nanos {
+    fn late(&self, uid: &str) -> Nanos {
         let outside = || self.outside.iter().find(|(path, _)| *path.0 == *uid);
         let entry = self.pods.get(uid).or_else(|| Some(outside()?.1));
         entry.map_or(Nanos(0), |entry| entry.late)
@@ -301,20 +311,28 @@ impl<'a> Tree<'a> {
         let (mut aggressors, mut entitled) = (BTreeMap::new(), Entitled::new(snapshot));
         let pairs = snapshot.aggressions.iter().filter(|pair| pair.aggressor != CgroupId(0));
         for Blame { victim, victim_path, aggressor, aggressor_path, time, .. } in pairs {
-            let by = || (self.of(*aggressor, aggressor_path.as_ref()), Harm::default());
-            let (by, harm) = aggressors.entry(*aggressor).or_insert_with(by);
-            let is_own = self.of(*victim, victim_path.as_ref()) == *by;
-            if !is_own && entitled.is_by_right(*victim, *aggressor) {
+            let by = || (self.of(*aggressor, aggressor_path.as_ref()), Entry::default());
+            let (by, Entry { harm, late, .. }) = aggressors.entry(*aggressor).or_insert_with(by);
+            if self.of(*victim, victim_path.as_ref()) == *by {
+                harm.own = harm.own.plus(*time);
                 continue;
             }
-            let to = if is_own { &mut harm.own } else { &mut harm.others };
-            *to = to.plus(*time);
+            let chosen = entitled.siblings(*victim, *aggressor);
+            if chosen.is_some_and(|(victim, aggressor)| entitled.is_by_right(victim, aggressor)) {
+                continue;
+            }
+            harm.others = harm.others.plus(*time);
+            if chosen.is_some_and(|(_, aggressor)| self.parties.get(&aggressor) == by.as_ref()) {
+                *late = late.plus(*time);
+            }
         }
         let mut doings = Doings::default();
-        for (by, harm) in aggressors.into_values() {
+        for (by, Entry { harm, late, .. }) in aggressors.into_values() {
             let Some(by) = by else { continue };
-            let sum = &mut doings.of(by).harm;
-            *sum = Harm { others: sum.others.plus(harm.others), own: sum.own.plus(harm.own) };
+            let sum = doings.of(by);
+            let Harm { others, own } = sum.harm;
+            sum.harm = Harm { others: others.plus(harm.others), own: own.plus(harm.own) };
+            sum.late = sum.late.plus(late);
         }
         for (id, scope) in &snapshot.scopes {
             let throttled = scope.cpu.as_ref().and_then(|cpu| cpu.throttled_own);

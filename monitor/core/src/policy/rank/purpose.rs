@@ -1,7 +1,7 @@
 //! The resource that is short, and so the figures by which candidates are compared.
 
 use crate::model::condition::ScopeName;
-use crate::model::decision::Trigger;
+use crate::model::decision::{Decision, Trigger};
 use crate::model::threshold::{PressureSignal, Resource, Signal};
 
 /// The signal that a ranking is made for.
@@ -31,6 +31,13 @@ impl Purpose {
     #[must_use]
     pub fn usual() -> Self {
         Self::of_signal(Signal::MemoryAvailable)
+    }
+
+    /// For what a decision relieves first; the usual one where that is nothing.
+    #[must_use]
+    pub fn of_decision(decision: &Decision) -> Self {
+        let first = decision.assessment.first.as_ref();
+        first.map_or_else(Self::usual, |first| Self::of(&first.threshold))
     }
 
     /// For one of the kubelet's signals.

@@ -15,50 +15,75 @@ use crate::policy::engine::{Engine, Standing};
 const MS: u64 = 1_000_000;
 const WEB: CgroupId = CgroupId(10);
 const HOG: CgroupId = CgroupId(11);
+const DAEMON: CgroupId = CgroupId(12);
 
-/// A second of a node with one CPU that is never idle: for so long `web` has waited because of `hog`, and
-/// the threads of `hog` have waited for each other.
-fn sample(tick: u64, waited: &mut u64, ms: u64) -> Sample {
-    let at = Nanos(tick * Nanos::SECOND.0);
-    let mut sample = Sample { tick, at: Moment { boot: at, wall: at }, ..Sample::default() };
-    *waited += ms;
-    let paths = ["/", "/kubepods", "/kubepods/besteffort/podweb", "/kubepods/besteffort/podhog"];
-    let ids = [CgroupId(1), CgroupId(2), WEB, HOG];
-    let covers = Coverage { waits: true, throttling: true, ..Coverage::default() };
-    let cpu = CpuStall { contention: at, nonidle: at, switches: tick };
-    let mut kernel = KernelStalls { covers, clock: at, cpus: vec![cpu], ..KernelStalls::default() };
-    for (id, path) in ids.into_iter().zip(paths) {
-        let usage = Some(Micros(tick * 400_000));
-        let cpu = CpuFiles { usage, weight: Some(100), ..CpuFiles::default() };
-        let group = Cgroup { path: CgroupPath(path.into()), cpu, ..Cgroup::default() };
-        sample.cgroups.insert(id, Arc::new(group));
-        let wait = if id == WEB { Nanos(*waited * MS) } else { at };
-        let stall = GroupStall { cpus: kernel.cpus.clone(), wait, ..GroupStall::default() };
-        kernel.groups.insert(id, Arc::new(stall));
-    }
-    let time = Nanos(ms * MS);
-    kernel.matrix = vec![Aggression { victim: WEB, aggressor: HOG, time }];
-    sample.kernel = Some(kernel);
-    sample
+/// A node with one CPU that is never idle, on which the threads of `hog` wait for each other.
+struct Busy {
+    /// Milliseconds in each second for which `web` waits because of `hog`, and a daemon outside pods.
+    waits: [u64; 2],
+    /// For how long they have waited until now.
+    waited: [u64; 2],
+    /// Of `hog`.
+    weight: u64,
 }
 
-#[test]
-fn squeeze_has_served_when_others_wait_less() {
-    let (over, vain) = (None, Some(ReleaseReason::NoEffect));
-    // Milliseconds a second for which others wait because of the hog once it is squeezed; why it is
-    // released again while the CPU is as busy as before.
-    for (after, want) in [(0, over), (100, over), (300, vain), (500, vain)] {
+impl Busy {
+    fn sample(&mut self, tick: u64) -> Sample {
+        let at = Nanos(tick * Nanos::SECOND.0);
+        let mut sample = Sample { tick, at: Moment { boot: at, wall: at }, ..Sample::default() };
+        for (all, now) in self.waited.iter_mut().zip(self.waits) {
+            *all += now;
+        }
+        let covers = Coverage { waits: true, throttling: true, ..Coverage::default() };
+        let cpu = CpuStall { contention: at, nonidle: at, switches: tick };
+        let cpus = vec![cpu];
+        let mut kernel = KernelStalls { covers, clock: at, cpus, ..KernelStalls::default() };
+        let tree = [
+            (CgroupId(1), 0, "/"),
+            (CgroupId(2), 1, "/kubepods"),
+            (CgroupId(3), 1, "/system.slice"),
+            (CgroupId(4), 2, "/kubepods/besteffort"),
+            (WEB, 4, "/kubepods/besteffort/podweb"),
+            (HOG, 4, "/kubepods/besteffort/podhog"),
+            (DAEMON, 3, "/system.slice/daemon.service"),
+        ];
+        for (id, parent, path) in tree {
+            let weight = Some(if id == HOG { self.weight } else { 100 });
+            let cpu =
+                CpuFiles { usage: Some(Micros(tick * 400_000)), weight, ..CpuFiles::default() };
+            let parent = (parent > 0).then_some(CgroupId(parent));
+            let group = Cgroup { path: CgroupPath(path.into()), parent, cpu, ..Cgroup::default() };
+            sample.cgroups.insert(id, Arc::new(group));
+            let wait = match id {
+                WEB => Nanos(self.waited[0] * MS),
+                DAEMON => Nanos(self.waited[1] * MS),
+                _ => at,
+            };
+            let stall = GroupStall { cpus: kernel.cpus.clone(), wait, ..GroupStall::default() };
+            kernel.groups.insert(id, Arc::new(stall));
+        }
+        let pairs = [WEB, DAEMON].into_iter().zip(self.waits);
+        let pair = |(victim, ms)| Aggression { victim, aggressor: HOG, time: Nanos(ms * MS) };
+        kernel.matrix = pairs.map(pair).collect();
+        sample.kernel = Some(kernel);
+        sample
+    }
+
+    /// What is squeezed within a minute in which `web` waits so long once `hog` is, and why the first
+    /// squeeze is taken back.
+    fn relieved(mut self, after: u64) -> (Vec<String>, Option<ReleaseReason>) {
         let mut settings = Settings::default();
         let on = PressureSignal::Cpu(Percent(50_00));
         let scope = ScopeName::Kubepods;
         settings.eviction.pressure = vec![PressureThreshold { scope, on, grace: Nanos(0) }];
         settings.relief.enforce = [StepKind::Squeeze].into();
         let mut engine = Engine::new(settings, Standing::new(1));
-        let (mut waited, mut in_force) = (0, Vec::<InForce>::new());
+        let mut in_force = Vec::<InForce>::new();
         let (mut squeezed, mut releases) = (Vec::new(), Vec::<Release>::new());
+        let before = self.waits[0];
         for tick in 1..=60 {
-            let ms = if in_force.is_empty() { 500 } else { after };
-            let mut sample = sample(tick, &mut waited, ms);
+            self.waits[0] = if in_force.is_empty() { before } else { after };
+            let mut sample = self.sample(tick);
             sample.in_force = in_force.clone();
             let since = sample.at.boot;
             let relief = engine.step(sample).decision.relief;
@@ -70,7 +95,30 @@ fn squeeze_has_served_when_others_wait_less() {
             in_force.retain(|one| relief.releases.iter().all(|it| it.action != one.action.id));
             releases.extend(relief.releases);
         }
-        let why = releases.first().map(|release| release.why);
-        assert_eq!((&squeezed[..], why), (&["hog".to_owned()][..], want), "{after}");
+        (squeezed, releases.first().map(|release| release.why))
+    }
+}
+
+#[test]
+fn squeeze_has_served_when_its_siblings_wait_less() {
+    let (stays, vain) = (None, Some(ReleaseReason::NoEffect));
+    #[rustfmt::skip]
+    let table = [
+        // ms/s for which web and a daemon wait because of the hog, web once it is squeezed; the hog's
+        // weight; whether it is squeezed, and why that is taken back while the CPU is as busy as before
+        ([500, 0],   0,   100, true,  stays),
+        ([500, 0],   100, 100, true,  stays),
+        ([500, 0],   300, 100, true,  vain),
+        ([500, 0],   500, 100, true,  vain),
+        // Weights of slices decide how long the daemon waits.
+        ([500, 900], 100, 100, true,  stays),
+        ([500, 900], 300, 100, true,  vain),
+        ([0, 900],   0,   100, false, None),
+        ([500, 0],   500, 1,   false, None), // it has the least weight already
+    ];
+    for (waits, after, weight, is_squeezed, why) in table {
+        let got = Busy { waits, waited: [0, 0], weight }.relieved(after);
+        let want = if is_squeezed { vec!["hog".to_owned()] } else { vec![] };
+        assert_eq!(got, (want, why), "{waits:?} {after} {weight}");
     }
 }

@@ -196,12 +196,19 @@ fn endings_long_over_count_for_nothing() {
 #[test]
 fn evictions_refused_do_not_count_against_the_budget() {
     let soft = [met(pressure(PressureSignal::Memory(Percent(60_00))))];
-    let mut node = Node::new();
-    node.relief.budget = 1;
-    node.relief.steps.remove(&Squeeze);
-    assert_eq!(short(&node.at(1, &soft)), Some(("a", Evict)));
-    node.hear(1, OutcomeResult::Refused);
-    assert_eq!(short(&node.at(2, &soft)), Some(("b", Evict)));
+    // Whether some pods of a group end all the same, and what comes next.
+    for (is_partly, want) in [(false, Some(("b", Evict))), (true, None)] {
+        let mut node = Node::new();
+        node.relief.budget = 1;
+        node.relief.steps.remove(&Squeeze);
+        let action = node.at(1, &soft).actions.remove(0);
+        assert_eq!((&*action.target.uid, action.step), ("a", Evict));
+        node.hear(1, OutcomeResult::Refused);
+        let (since, held, phase) = (seconds(1), None, Phase::Ending);
+        let entry = InForce { action, since, held, phase };
+        node.sample.in_force.extend(is_partly.then_some(entry));
+        assert_eq!(short(&node.at(2, &soft)), want);
+    }
 }
 
 /// Has the API tell that a pod ends.

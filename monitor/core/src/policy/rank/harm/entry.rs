@@ -27,7 +27,8 @@ pub struct Entry {
     /// Memory stall because the node or its allocatable was short.
     #[serde(skip_serializing_if = "is_none")]
     pub short: Nanos,
-    /// Waiting of others that it causes, of the last seconds.
+    /// Waiting of others that it causes, of the last seconds: for a CPU, of those alone beside whom its
+    /// own weight counts.
     #[serde(skip_serializing_if = "is_none")]
     pub late: Nanos,
 }
@@ -51,7 +52,7 @@ impl Entry {
         let blend = |rate, now| blend_over(memory, rate, now);
         let time = |rate: Nanos, now: Nanos| Nanos(blend(rate.0, now.0));
         Self {
-            late: Nanos(blend_over(memory.min(LATELY), self.late.0, now.harm.others.0)),
+            late: Nanos(blend_over(memory.min(LATELY), self.late.0, now.late.0)),
             harm: Harm {
                 others: time(self.harm.others, now.harm.others),
                 own: time(self.harm.own, now.harm.own),

@@ -105,10 +105,10 @@ impl<'a> Share<'a> {
                 Harm { others: by_share(waited - own), own: by_share(own).plus(part.limited) };
             *doings.of(party) = Entry {
                 harm,
+                late: harm.others,
                 taken: part.taken,
                 limited: part.limited,
                 short: part.short,
-                ..Entry::default()
             };
         }
         doings
