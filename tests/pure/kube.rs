@@ -35,8 +35,15 @@ use tempfile::TempDir;
 const SOON: Duration = Duration::from_secs(20);
 const CPU: &str = "SystemCPUContentionPressure";
 
-/// An event about the node: that pressure on its CPUs was high, `at` on the wall clock.
-fn high(at: Nanos) -> Note {
+/// So many seconds later, or earlier.
+fn later(Moment { boot, wall }: Moment, seconds: i64) -> Moment {
+    let by = Nanos(seconds.unsigned_abs() * Nanos::SECOND.0);
+    let moved = |at: Nanos| if seconds < 0 { at.since(by) } else { at.plus(by) };
+    Moment { boot: moved(boot), wall: moved(wall) }
+}
+
+/// An event about the node: that pressure on its CPUs was high.
+fn high(at: Moment) -> Note {
     Note {
         at,
         about: About::Node,

@@ -47,6 +47,8 @@ pub struct Answer {
 pub enum Refusal {
     /// A disruption budget forbids it: another candidate may be evicted.
     Forbidden(String),
+    /// It forbids it for some pods of a group; the others end.
+    Partly(String),
     /// The API server cannot be reached, or answers with an error.
     Failed(String),
 }

@@ -229,4 +229,4 @@ impl Override {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -63,7 +63,9 @@ impl Reclaim {
         groups: impl Iterator<Item = CgroupDir>,
     ) -> Option<Self> {
         let holds = |group: &CgroupDir| group.bytes("memory.current").unwrap_or(0);
-        let groups: Vec<_> = groups.filter(|group| holds(group) >= LEFT_BEHIND).collect();
+        // What was started again in it is in use.
+        let is_left = |group: &CgroupDir| holds(group) >= LEFT_BEHIND && !group.is_populated();
+        let groups: Vec<_> = groups.filter(is_left).collect();
         if groups.is_empty() {
             return None;
         }

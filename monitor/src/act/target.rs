@@ -58,7 +58,7 @@ pub(super) struct OpenTarget {
     pub(super) n_before: u64,
     /// Why some of them have no pidfd.
     pub(super) unseen: Option<ActError>,
-    /// At the last look processes were left, in more cgroups than are looked at.
+    /// At the last look processes were left in more cgroups than are looked at, or one could not be read.
     pub(super) may_be_more: bool,
 }
 
@@ -240,11 +240,11 @@ impl OpenTarget {
         }
     }
 
-    /// Ends processes that were started after all were ended.
-    pub(super) fn end_newcomers(&mut self, node: Node<'_>, left: &[u32]) {
+    /// Ends processes that were started after all were ended; whether there were any.
+    pub(super) fn end_newcomers(&mut self, node: Node<'_>, left: &[u32]) -> bool {
         let is_held = |pid: &u32| self.held.iter().any(|held| held.pid == *pid);
         if left.iter().all(is_held) {
-            return;
+            return false;
         }
         for part in &self.parts {
             for (group, file) in part.work.iter().zip(&part.kill_files) {
@@ -253,6 +253,7 @@ impl OpenTarget {
             }
         }
         self.catch();
+        true
     }
 
     /// True if a part of it is frozen.
@@ -267,9 +268,11 @@ impl OpenTarget {
         let mut left: Vec<u32> = self.held.iter().map(|held| held.pid).collect();
         let mut may_be_more = false;
         for group in self.parts.iter().flat_map(|part| &part.work) {
-            // A cgroup that cannot be read any more is gone; its processes have pidfds.
-            let unlisted = group.pids(&mut left);
-            may_be_more |= unlisted.is_ok_and(|unlisted| unlisted.is_cut && group.is_populated());
+            // The processes of a cgroup that is gone have pidfds.
+            may_be_more |= match group.pids(&mut left) {
+                Ok(unlisted) => unlisted.is_cut && group.is_populated(),
+                Err(why) => !why.is_gone(),
+            };
         }
         self.may_be_more = may_be_more;
         left.sort_unstable();

@@ -14,8 +14,6 @@ use isobar_core::model::decision::{Action, Trigger};
 use isobar_core::model::threshold::PressureSignal;
 use isobar_core::model::units::Bytes;
 
-/// A page: limits are cut to whole ones.
-const PAGE: u64 = 4096;
 /// A squeeze takes an eighth of what the target holds at most.
 const TAKEN: u64 = 8;
 /// A weight is cut to a tenth.
@@ -143,7 +141,9 @@ fn less_memory(group: &CgroupDir, want: Option<Bytes>) -> Result<String, ActErro
         Err(_) => 0,
     });
     let floor = promised.into_iter().max().unwrap_or(0);
-    let high = asked.max(least).max(floor) / PAGE * PAGE;
+    // The kernel cuts a limit to whole pages.
+    let page = procfs::page_size();
+    let high = asked.max(least).max(floor) / page * page;
     let path = &group.path;
     if floor >= current || high == 0 {
         let (has, floor) = (Bytes(current), Bytes(floor));
@@ -234,7 +234,10 @@ fn undo(
     if !is_enforced {
         return Ok(format!("would write {change}"));
     }
-    group.write(file, before)?;
+    // A limit that is still below what is held makes the writer reclaim, once it stands.
+    if !group.write_detached(file, before)? && stands(group, file)? != *before {
+        return Err(ActError::Other(format!("{change}: the kernel has not yet taken it")));
+    }
     ledger.forget(entry.cgroup, &entry.file);
     Ok(change)
 }

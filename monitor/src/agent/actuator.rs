@@ -3,15 +3,18 @@
 //! bounded; an order that finds no room is an outcome that says so.
 
 mod capability;
+mod standing;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{
+    Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel,
+};
 use std::thread;
 use std::time::Duration;
 
+use self::standing::StandingOrders;
 use crate::act::{Actuator, AvailableSteps};
 use crate::clock;
 use isobar_core::model::decision::{
@@ -25,6 +28,8 @@ const ROOM: usize = 8;
 const BUSY: Duration = Duration::from_millis(100);
 /// And while nothing is.
 const IDLE: Duration = Duration::from_secs(1);
+/// A thread that exits sooner is not begun anew before: it may exit again.
+const LASTS: Nanos = Nanos(10 * Nanos::SECOND.0);
 
 #[derive(Debug)]
 enum Order {
@@ -78,6 +83,7 @@ pub(super) struct Handle {
     failed: Vec<Outcome>,
     standing: Arc<StandingOrders>,
     prepared: Vec<Target>,
+    begun: Nanos,
     has_exited: bool,
     handover: Option<Nanos>,
 }
@@ -121,11 +127,13 @@ impl Handle {
         let (orders, inbox) = sync_channel(ROOM);
         // So many that the thread waits for the loop only if the loop has stopped.
         let (outbox, messages) = sync_channel(8 * ROOM);
-        let mut last = first.clone();
+        let (mut last, mut looked) = (first.clone(), clock::now().boot);
         thread::Builder::new().name("act".into()).spawn(move || {
             loop {
+                // Orders in a row do not put off the look at what is under way.
                 let wait = if last.is_busy { BUSY } else { IDLE };
-                let order = match inbox.recv_timeout(wait) {
+                let since = Duration::from_nanos(clock::now().boot.since(looked).0);
+                let order = match inbox.recv_timeout(wait.saturating_sub(since)) {
                     Ok(order) => Some(order),
                     Err(RecvTimeoutError::Timeout) => None,
                     Err(RecvTimeoutError::Disconnected) => return,
@@ -133,6 +141,9 @@ impl Handle {
                 let is_done = order.is_some();
                 // After a step that took long, orders may wait that hold no longer.
                 let now = clock::now().boot;
+                if !is_done {
+                    looked = now;
+                }
                 let refused = match &order {
                     Some(Order::Take(action, _)) => orders_now.refusal(action, now),
                     _ => None,
@@ -166,6 +177,7 @@ impl Handle {
             failed: Vec::new(),
             standing,
             prepared: Vec::new(),
+            begun: clock::now().boot,
             has_exited: false,
             handover: None,
         })
@@ -235,8 +247,12 @@ impl Handle {
     /// What the actuator has reported since the last call.
     pub(super) fn report(&mut self) -> Report {
         let mut outcomes = std::mem::take(&mut self.failed);
-        while let Ok(message) = self.messages.try_recv() {
-            outcomes.extend(self.note(message));
+        loop {
+            match self.messages.try_recv() {
+                Ok(message) => outcomes.extend(self.note(message)),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => break self.has_ended(),
+            }
         }
         let Answer { in_force, available_steps, .. } = self.known.clone();
         let AvailableSteps { known, mut allowed } = available_steps;
@@ -262,10 +278,12 @@ impl Handle {
     /// Hands over what was decided at `decided`, on the boot clock. Never waits.
     pub(super) fn hand_over(&mut self, relief: &Relief, decided: Nanos) {
         for action in &relief.actions {
-            self.standing.note(action);
             let text = format!("{} of {}", action.step.name(), action.target.full_name());
-            let given = self.give(text, Order::Take(Box::new(action.clone()), decided));
-            self.failed.extend(given.err().map(|why| never_begun(action.id, why)));
+            match self.give(text, Order::Take(Box::new(action.clone()), decided)) {
+                Ok(()) => self.standing.note(action),
+                // Those that wait still hold.
+                Err(why) => self.failed.push(never_begun(action.id, why)),
+            }
         }
         for release in &relief.releases {
             let text = format!("release {} of {}", release.action, release.target.full_name());
@@ -303,15 +321,31 @@ impl Handle {
                 Err(format!("not begun: the actuator is busy with {}", self.busy()))
             }
             Err(TrySendError::Disconnected(_)) => {
-                if !self.has_exited {
-                    tracing::error!(
-                        "actuator thread exited; no further actions will be taken on this node"
-                    );
-                }
-                (self.has_exited, self.known) = (true, Answer::default());
-                Err("not begun: the actuator thread exited; restart the agent".into())
+                self.has_ended();
+                Err("not begun: the actuator thread exited".into())
             }
         }
+    }
+
+    /// The thread exited: nothing that was given is carried out any more. What was in force still is.
+    fn has_ended(&mut self) {
+        if !self.has_exited {
+            tracing::error!("actuator thread exited; it is begun anew from its ledger");
+        }
+        let in_force = std::mem::take(&mut self.known.in_force);
+        self.known = Answer { in_force, ..Answer::default() };
+        self.has_exited = true;
+        self.given.clear();
+    }
+
+    /// Whether its thread exited and another one may take its place: at once, but if it did not last.
+    pub(super) fn is_lost(&self) -> bool {
+        self.has_exited && clock::now().boot.since(self.begun) >= LASTS
+    }
+
+    /// Another one could not take its place.
+    pub(super) fn try_later(&mut self) {
+        self.begun = clock::now().boot;
     }
 }
 
@@ -326,62 +360,6 @@ impl Farewell {
         self.0.try_send(Order::Leave(Some(farewell))).ok()?;
         done.recv_timeout(within).ok()
     }
-}
-
-/// Whether an order that waited in the queue still holds. Two atomic numbers bypass the queue, so that
-/// newer decisions cancel queued orders; only the agent's loop writes them.
-#[derive(Debug)]
-struct StandingOrders {
-    /// The last order for an enforced step that ends work: it replaces those before it.
-    last_final: AtomicU64,
-    /// A bit for each step that is enforced.
-    enforced: AtomicU64,
-}
-
-impl Default for StandingOrders {
-    fn default() -> Self {
-        Self { last_final: AtomicU64::new(0), enforced: AtomicU64::new(u64::MAX) }
-    }
-}
-
-impl StandingOrders {
-    /// An order is given.
-    fn note(&self, action: &Action) {
-        if action.is_enforced && action.step.is_final() {
-            self.last_final.fetch_max(action.id, Ordering::SeqCst);
-        }
-    }
-
-    /// These steps are enforced, and no others.
-    fn enforce_only(&self, steps: &BTreeSet<StepKind>) {
-        let bits = steps.iter().fold(0, |bits, step| bits | bit(*step));
-        self.enforced.store(bits, Ordering::SeqCst);
-    }
-
-    fn enforces(&self, step: StepKind) -> bool {
-        self.enforced.load(Ordering::SeqCst) & bit(step) != 0
-    }
-
-    /// Why a step that waited is not begun at `now`; `None` if it may be.
-    fn refusal(&self, action: &Action, now: Nanos) -> Option<Outcome> {
-        let Action { id, step, deadline, is_enforced, .. } = *action;
-        let is_superseded = self.last_final.load(Ordering::SeqCst) > id;
-        let (result, detail) = match is_enforced {
-            true if !self.enforces(step) => {
-                (OutcomeResult::Refused, "not begun: it is no longer enforced")
-            }
-            _ if now > deadline => (OutcomeResult::Failed, "not begun: its deadline had passed"),
-            true if is_superseded => {
-                (OutcomeResult::Failed, "not begun: a later step has replaced it")
-            }
-            _ => return None,
-        };
-        Some(Outcome { result, ..never_begun(id, detail.into()) })
-    }
-}
-
-fn bit(step: StepKind) -> u64 {
-    1 << step as u64
 }
 
 fn never_begun(action: u64, why: String) -> Outcome {

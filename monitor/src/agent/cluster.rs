@@ -26,9 +26,8 @@ use isobar_core::model::capability::Capability;
 use isobar_core::model::decision::{Action, Event, Outcome, OutcomeResult, StepKind, Target};
 use isobar_core::model::disk::PodDisks;
 use isobar_core::model::limit::NodeResources;
-use isobar_core::model::sample::Sample;
+use isobar_core::model::sample::{Moment, Sample};
 use isobar_core::model::settings::{Deletion, Relief, Settings};
-use isobar_core::model::units::Nanos;
 use isobar_core::model::workload::{Pod, Pods};
 use isobar_core::policy::assess::nearly::may_kubelet_evict;
 use isobar_core::policy::assess::taint;
@@ -134,7 +133,7 @@ impl Cluster {
             for message in over {
                 let (reason, is_warning) = ("NodeOvercommitted".into(), true);
                 let event = Event { reason, message, is_warning };
-                self.api.note(change(&event, true, decision.at.wall));
+                self.api.note(change(&event, true, decision.at));
             }
             let enforces = !settings.relief.enforce.is_empty();
             self.notes(seen, enforces).into_iter().for_each(|note| self.api.note(note));
@@ -157,7 +156,7 @@ impl Cluster {
 
     fn notes(&mut self, seen: Seen<'_>, enforces: bool) -> Vec<Note> {
         let Seen { sample, decision, kills, limits } = seen;
-        let at = decision.at.wall;
+        let at = decision.at;
         let mut notes: Vec<Note> = kills.iter().map(|kill| oom_kill(kill, at)).collect();
         for outcome in &sample.outcomes {
             let ending = self.ending.iter().find(|(action, _)| action.id == outcome.action);
@@ -169,7 +168,7 @@ impl Cluster {
         notes.extend(self.changes.notes(decision, limits));
         for action in &decision.relief.actions {
             let ending = (action.clone(), pods(&action.target, sample));
-            notes.extend(begun(&ending, decision.at.boot, at));
+            notes.extend(begun(&ending, at));
             if action.step.is_final() && action.is_enforced {
                 self.ending.push_back(ending);
             }
@@ -187,9 +186,9 @@ fn evictions(relief: &Relief) -> Option<Deletion> {
 
 /// An action: on the node, and if it ends a pod here, on the pod. Whether a pod is evicted the API
 /// server says.
-fn begun((action, pods): &(Action, Vec<About>), now: Nanos, at: Nanos) -> Vec<Note> {
+fn begun((action, pods): &(Action, Vec<About>), at: Moment) -> Vec<Note> {
     let step = action.step.name();
-    let text = format!("{}; {}", words::action(action, now), words::choice(action));
+    let text = format!("{}; {}", words::action(action, at.boot), words::choice(action));
     let reason = if action.is_enforced { "Relief" } else { "ReliefObserved" };
     let on_node = Note {
         is_warning: action.is_enforced && action.step.is_final(),
@@ -209,7 +208,7 @@ fn subject(action: &Action) -> String {
 }
 
 /// That a pod is ended, as the kubelet would put it where it would do the same.
-fn on_pod(pod: &About, action: &Action, reason: &str, text: &str, at: Nanos) -> Note {
+fn on_pod(pod: &About, action: &Action, reason: &str, text: &str, at: Moment) -> Note {
     let text = if action.message.is_empty() { text } else { &action.message };
     Note {
         about: pod.clone(),
@@ -221,7 +220,7 @@ fn on_pod(pod: &About, action: &Action, reason: &str, text: &str, at: Nanos) -> 
 }
 
 /// An action that ended work, or was to.
-fn came_to(outcome: &Outcome, (action, pods): &(Action, Vec<About>), at: Nanos) -> Vec<Note> {
+fn came_to(outcome: &Outcome, (action, pods): &(Action, Vec<About>), at: Moment) -> Vec<Note> {
     let has_ended = outcome.freed.is_some() || outcome.ended.is_some_and(|n| n > 0);
     let (reason, is_warning) = match outcome.result {
         OutcomeResult::Done if has_ended => ("ReliefDone", false),
@@ -237,7 +236,7 @@ fn came_to(outcome: &Outcome, (action, pods): &(Action, Vec<About>), at: Nanos) 
     [on_node].into_iter().chain(on_pods).collect()
 }
 
-fn oom_kill(record: &OomRecord, at: Nanos) -> Note {
+fn oom_kill(record: &OomRecord, at: Moment) -> Note {
     let limit = match (&record.limit_path, record.kill.limit_known) {
         (Some(limit), _) => format!("at the limit of {limit}"),
         (None, true) if record.kill.limit.is_none() => "because the node was out of memory".into(),
@@ -248,7 +247,7 @@ fn oom_kill(record: &OomRecord, at: Nanos) -> Note {
 }
 
 /// A note about the node, of something that was seen.
-fn note(at: Nanos, reason: &str, text: &str) -> Note {
+fn note(at: Moment, reason: &str, text: &str) -> Note {
     Note {
         at,
         about: About::Node,

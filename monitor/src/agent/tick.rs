@@ -45,8 +45,8 @@ pub(super) struct Tick<S> {
     engine: Engine,
     /// Or why there is none.
     actuator: Result<Handle, String>,
-    /// The actuator must be opened anew once nothing is under way: the lock was given up, or the
-    /// deny list is another one.
+    /// The actuator must be opened anew once nothing is under way: the lock was given up, the deny list is
+    /// another one, or its thread exited.
     is_outdated: bool,
     authority: Authority,
     /// `None` where there is no API server to talk to.
@@ -201,13 +201,14 @@ impl<S: Source> Tick<S> {
     /// Takes squeezes back: nothing would undo them once the agent is gone. Then another agent may
     /// enforce, while the source still has to leave.
     pub(super) fn leave(mut self) -> S {
-        self.warm.save(self.engine.standing());
         if let Ok(actuator) = self.actuator {
             self.log.outcomes(&actuator.leave(FAREWELL));
         }
         if let Some(cluster) = self.cluster {
             cluster.last_word().say(LAST_WORD);
         }
+        // The disk may be slow.
+        self.warm.save(self.engine.standing());
         if let Some(recorder) = self.recorder {
             recorder.leave(LAST_LINE);
         }
@@ -240,6 +241,7 @@ impl<S: Source> Tick<S> {
     fn report(&mut self) -> Option<Report> {
         let actuator = self.actuator.as_mut().ok()?;
         let report = actuator.report();
+        self.is_outdated |= actuator.is_lost();
         if !self.is_outdated || !actuator.is_idle() {
             return Some(report);
         }
@@ -252,6 +254,7 @@ impl<S: Source> Tick<S> {
             }
             Err(why) => {
                 tracing::error!("cannot open the actuator anew; keeping the old one: {why}");
+                self.actuator.iter_mut().for_each(Handle::try_later);
                 Some(report)
             }
         }

@@ -22,6 +22,7 @@ use super::client::{Failure, answered};
 use super::jitter::about;
 use crate::clock;
 use crate::config::kubernetes::Access;
+use isobar_core::model::sample::Moment;
 use isobar_core::model::units::Nanos;
 
 /// The name of this part in capabilities.
@@ -51,8 +52,8 @@ const LONGEST: usize = 1024;
 /// What happened, as the cluster is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// When, since 1970.
-    pub at: Nanos,
+    /// When: by the wall clock for the API; ages go by the boot clock, which no clock setting moves.
+    pub at: Moment,
     pub about: About,
     /// In one word.
     pub reason: String,
@@ -122,9 +123,8 @@ type Key = (About, String, String);
 #[derive(Debug)]
 struct Written {
     name: String,
-    /// Since 1970.
-    last: Nanos,
-    counted: Nanos,
+    last: Moment,
+    counted: Moment,
     count: i32,
     /// The server does not know the count yet.
     is_behind: bool,
@@ -134,7 +134,7 @@ impl Written {
     /// Has the server know the count.
     async fn count(&mut self, client: &Client, about: &About) -> Result<(), Failure> {
         let api: Api<Event> = Api::namespaced(client.clone(), namespace(about));
-        let series = EventSeries { count: self.count, last_observed_time: time(self.last) };
+        let series = EventSeries { count: self.count, last_observed_time: time(self.last.wall) };
         let patch = Patch::Merge(json!({"series": series}));
         answered(api.patch(&self.name, &PatchParams::default(), &patch)).await?;
         (self.counted, self.is_behind) = (self.last, false);
@@ -162,7 +162,7 @@ impl Series {
         let key = (note.about.clone(), note.reason.clone(), note.subject.clone());
         // Once, however often it is tried to write it.
         let is_again = self.count(&key, note.at);
-        while clock::now().wall.since(note.at) <= STALE {
+        while clock::now().boot.since(note.at.boot) <= STALE {
             match self.write(client, access, (&key, &note, is_again), board).await {
                 Ok(()) => return board.report(NAME, Report::Works(self.words(inbox))),
                 // A namespace that ends takes no more; nor does a right come within minutes.
@@ -190,8 +190,8 @@ impl Series {
 
     /// Writes counts that came too soon after the last write, and were followed by no other.
     async fn flush(&mut self, client: &Client) {
-        let now = clock::now().wall;
-        let is_due = |one: &Written| one.is_behind && now.since(one.counted) >= COUNTED;
+        let now = clock::now().boot;
+        let is_due = |one: &Written| one.is_behind && now.since(one.counted.boot) >= COUNTED;
         for ((about, ..), written) in self.known.iter_mut().filter(|(_, one)| is_due(one)) {
             match written.count(client, about).await {
                 Ok(()) => {}
@@ -204,8 +204,9 @@ impl Series {
     }
 
     /// Counts it in its series; whether there is one that goes on.
-    fn count(&mut self, key: &Key, at: Nanos) -> bool {
-        let before = self.known.get_mut(key).filter(|before| at.since(before.last) < SERIES);
+    fn count(&mut self, key: &Key, at: Moment) -> bool {
+        let goes_on = |before: &&mut Written| at.boot.since(before.last.boot) < SERIES;
+        let before = self.known.get_mut(key).filter(goes_on);
         if let Some(before) = before {
             before.last = at;
             before.count = before.count.saturating_add(1);
@@ -223,7 +224,7 @@ impl Series {
         board: &Board,
     ) -> Result<(), Failure> {
         if let Some(before) = self.known.get_mut(key).filter(|_| is_again) {
-            if note.at.since(before.counted) < COUNTED {
+            if note.at.boot.since(before.counted.boot) < COUNTED {
                 return Ok(());
             }
             match before.count(client, &note.about).await {
@@ -284,12 +285,12 @@ fn event(note: &Note, n: u64, access: &Access, node_uid: Option<String>) -> Even
     let annotations = (!note.annotations.is_empty()).then(|| note.annotations.clone());
     Event {
         metadata: ObjectMeta {
-            name: Some(format!("{start}.{:x}", note.at.0.wrapping_add(n))),
+            name: Some(format!("{start}.{:x}", note.at.wall.0.wrapping_add(n))),
             namespace: Some(namespace(&note.about).into()),
             annotations,
             ..ObjectMeta::default()
         },
-        event_time: Some(time(note.at)),
+        event_time: Some(time(note.at.wall)),
         reporting_controller: Some(CONTROLLER.into()),
         reporting_instance: Some(cut(&access.reporter, 128).into()),
         action: Some(cut(&note.action, 128).into()),
@@ -339,7 +340,7 @@ mod tests {
         ];
         for (about, is_warning, name, namespace, regarding) in table {
             let note = Note {
-                at: Nanos(100_000_000_000_000_000),
+                at: Moment { boot: Nanos(0), wall: Nanos(100_000_000_000_000_000) },
                 about,
                 reason: "Evicted".into(),
                 text: "é".repeat(600),

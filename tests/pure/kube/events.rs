@@ -6,7 +6,7 @@ use isobar_apistub::{Effect, Fault};
 /// An event about the pod, now.
 fn of_pod(namespace: &str) -> Note {
     let about = About::Pod { namespace: namespace.into(), name: "web".into(), uid: "u1".into() };
-    Note { about, ..high(clock::now().wall) }
+    Note { about, ..high(clock::now()) }
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn kube_events_that_are_refused_hold_up_no_others() {
         if let Some(words) = want {
             eventually(words, || told().contains(words));
         }
-        bed.api.note(high(clock::now().wall));
+        bed.api.note(high(clock::now()));
         within(Duration::from_secs(4), "the next one is written", || {
             bed.stub.all("events").len() == 1
         });
@@ -46,7 +46,7 @@ fn kube_events_whose_count_is_refused_hold_up_no_others() {
     let bed = Bed::with(|stub| stub.add_fault(Fault::new("patch", path, refused)));
     // The second of each comes within 30 s of the first, which is over by now.
     for ago in [35, 32] {
-        let at = clock::now().wall.since(Nanos(ago * Nanos::SECOND.0));
+        let at = later(clock::now(), -ago);
         bed.api.note(high(at));
         bed.api.note(Note { at, ..of_pod("shop") });
     }
@@ -63,11 +63,11 @@ fn kube_events_whose_answer_is_lost_are_written() {
     let bed = Bed::with(|stub| {
         stub.add_fault(Fault::new("create", "*/events", Effect::Lost).times(1));
     });
-    bed.api.note(high(clock::now().wall));
+    bed.api.note(high(clock::now()));
     eventually("it is written", || bed.capability("events").as_deref() == Some("1 written"));
     assert_eq!(bed.bodies("create", "events", "").len(), 2);
     // It is known, and counted when it comes again.
-    bed.api.note(high(clock::now().wall.plus(Nanos(40 * Nanos::SECOND.0))));
+    bed.api.note(high(later(clock::now(), 40)));
     eventually("it is counted", || bed.bodies("patch", "events", "").len() == 1);
     assert_eq!(bed.stub.all("events").len(), 1);
 }
@@ -85,7 +85,7 @@ fn kube_events_of_long_names_are_written() {
     for (name, kept) in table {
         let bed = Bed::new();
         let about = About::Pod { namespace: "shop".into(), name, uid: "u1".into() };
-        bed.api.note(Note { about, ..high(clock::now().wall) });
+        bed.api.note(Note { about, ..high(clock::now()) });
         eventually("it is written", || bed.stub.all("events").len() == 1);
         let event = bed.stub.all("events").pop().unwrap();
         let (start, moment) = event["metadata"]["name"].as_str().unwrap().rsplit_once('.').unwrap();

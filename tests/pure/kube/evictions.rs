@@ -106,6 +106,7 @@ fn kube_evictions_by_what_the_server_says() {
         let (got, text) = match result {
             Ok(text) => ("done", text),
             Err(Refusal::Forbidden(text)) => ("forbidden", text),
+            Err(Refusal::Partly(text)) => ("partly", text),
             Err(Refusal::Failed(text)) => ("failed", text),
         };
         assert_eq!(got, verdict, "{row}: {text}");
@@ -140,7 +141,7 @@ fn kube_evictions_of_a_group_are_of_each_of_its_pods() {
     let table = [
         // budget, fault, verdict, words, who ends
         (None,              vec![],                           "done",      "evicts 2 of 3 pods of shop/ReplicaSet/web", vec!["web", "web-2"]),
-        (Some(kept("web")), vec![],                           "forbidden", "evicts 1 of 3 pods of shop/ReplicaSet/web; shop/web is not evicted", vec!["web-2"]),
+        (Some(kept("web")), vec![],                           "partly",    "evicts 1 of 3 pods of shop/ReplicaSet/web; shop/web is not evicted", vec!["web-2"]),
         (None,              vec![refused("web")],             "done",      "evicts 1 of 3 pods of shop/ReplicaSet/web; shop/web is not evicted", vec!["web-2"]),
         (None,              vec![refused("*")],               "failed",    "shop/web is not evicted",                  vec![]),
     ];
@@ -160,6 +161,7 @@ fn kube_evictions_of_a_group_are_of_each_of_its_pods() {
         let (got, text) = match answer(asked).result {
             Ok(text) => ("done", text),
             Err(Refusal::Forbidden(text)) => ("forbidden", text),
+            Err(Refusal::Partly(text)) => ("partly", text),
             Err(Refusal::Failed(text)) => ("failed", text),
         };
         assert_eq!(got, verdict, "{text}");
@@ -215,7 +217,8 @@ fn kube_evictions_become_deletions_as_configured() {
         let Answer { result, .. } = answer(ask(&bed, uid, Duration::from_secs(8), deletion));
         assert_eq!(result.is_ok(), is_deleted, "{row}: {result:?}");
         let said = match result {
-            Ok(text) | Err(Refusal::Forbidden(text) | Refusal::Failed(text)) => text,
+            Ok(text)
+            | Err(Refusal::Forbidden(text) | Refusal::Partly(text) | Refusal::Failed(text)) => text,
         };
         assert!(said.contains(words), "{row}: {said}");
         let deleted = bed.bodies("delete", "pods", "");

@@ -272,7 +272,7 @@ fn kube_node_events_that_came_too_soon_are_counted_later() {
     let bed = Bed::new();
     // The second comes within 30 s of the first, which is over by now.
     for ago in [35, 32] {
-        bed.api.note(high(clock::now().wall.since(Nanos(ago * Nanos::SECOND.0))));
+        bed.api.note(high(later(clock::now(), -ago)));
     }
     eventually("the count is written", || {
         let counted = bed.bodies("patch", "events", "");
@@ -285,10 +285,9 @@ fn kube_node_events_that_came_too_soon_are_counted_later() {
 #[test]
 fn kube_node_events_come_in_series() {
     let bed = Bed::new();
-    let began = clock::now().wall;
-    let at = |second: u64| began.plus(Nanos(second * Nanos::SECOND.0));
-    let note = |second: u64, reason: &str, about: About| Note {
-        at: at(second),
+    let began = clock::now();
+    let note = |second: i64, reason: &str, about: About| Note {
+        at: later(began, second),
         about,
         reason: reason.into(),
         text: format!("{reason} at {second}"),
@@ -318,7 +317,7 @@ fn kube_node_events_come_in_series() {
         ]
     );
     let counted = bed.bodies("patch", "events", "");
-    let last = jiff::Timestamp::from_nanosecond(at(40).0.into()).unwrap();
+    let last = jiff::Timestamp::from_nanosecond(later(began, 40).wall.0.into()).unwrap();
     assert_eq!(
         counted,
         [json!({"series": {"count": 3, "lastObservedTime": format!("{last:.6}")}})]
@@ -330,7 +329,7 @@ fn kube_node_events_come_in_series() {
 fn kube_node_events_are_counted_once_however_often_they_are_written() {
     for effect in [Effect::Status { code: 500, retry_after_seconds: None }, Effect::Reset] {
         let bed = Bed::new();
-        let note = |second| high(clock::now().wall.plus(Nanos(second * Nanos::SECOND.0)));
+        let note = |second| high(later(clock::now(), second));
         bed.api.note(note(0));
         eventually("it is written", || bed.bodies("create", "events", "").len() == 1);
         bed.stub.add_fault(Fault::new("patch", "*/events/*", effect.clone()).times(2));

@@ -64,7 +64,7 @@ fn uses_what_it_may(rules: &Rules, deletion: Deletion) {
         is(node, "True", "PressureContended") && taint_keys(node) == [TAINT]
     });
     for second in [0, 40] {
-        bed.api.note(high(clock::now().wall.plus(Nanos(second * Nanos::SECOND.0))));
+        bed.api.note(high(later(clock::now(), second)));
     }
     eventually("the event was counted", || !bed.bodies("patch", "events", "").is_empty());
     bed.api.set_evictions(Some(deletion));
@@ -114,7 +114,7 @@ fn kube_rights_to_observe_are_those_that_are_used() {
         Wanted { publish, taints: Vec::new(), ..told }
     };
     for second in [0, 40] {
-        bed.api.note(high(clock::now().wall.plus(Nanos(second * Nanos::SECOND.0))));
+        bed.api.note(high(later(clock::now(), second)));
     }
     eventually("the condition is written", || {
         bed.api.publish(told(Status::True));

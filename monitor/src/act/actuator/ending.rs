@@ -21,8 +21,19 @@ use isobar_core::model::unsampled::unsampled;
 pub(super) const HELD: usize = 512;
 /// A kill is waited for so long; processes that have not ended then are reported later.
 const PATIENCE: Nanos = Nanos(200_000_000);
-/// Processes that have not ended by then are given up.
-pub(super) const LONGEST: Nanos = Nanos(120 * Nanos::SECOND.0);
+/// Processes that have not ended so long after they were killed are given up.
+const LONGEST: Nanos = Nanos(120 * Nanos::SECOND.0);
+/// Processes that are started so soon after a kill were being forked when it came; later ones are those of
+/// a service that was started again.
+const FORKED: Nanos = Nanos::SECOND;
+
+/// How long a step is followed at most: what is asked to end has its grace before it is killed.
+pub(super) fn longest(action: &Action) -> Nanos {
+    match action.step {
+        StepKind::KillContainers => LONGEST,
+        _ => LONGEST.plus(action.grace.unwrap_or_default()),
+    }
+}
 
 impl Actuator {
     /// Evicts, stops or kills the victim.
@@ -74,7 +85,8 @@ impl Actuator {
         Ok(first)
     }
 
-    /// What the API server answered about evictions. One that was refused has ended nothing.
+    /// What the API server answered about evictions. One that was refused has ended nothing; one that was
+    /// refused in part counts, and is followed.
     pub(super) fn hear_answers(&mut self) -> Vec<Outcome> {
         let answers = self.evictions.as_mut().map(Evictions::answers).unwrap_or_default();
         let mut refused = Vec::new();
@@ -82,9 +94,11 @@ impl Actuator {
             let is_its = |ending: &Ending| ending.action == action;
             let Some(i) = self.endings.iter().position(is_its) else { continue };
             match result {
-                Ok(story) => {
+                Ok(story) => self.endings[i].is_answered(story),
+                Err(Refusal::Partly(why)) => {
                     let ending = &mut self.endings[i];
-                    (ending.story, ending.is_asked) = (story, false);
+                    ending.is_answered(why.clone());
+                    refused.push(ending.refused(Refusal::Partly(why)));
                 }
                 Err(refusal) => {
                     refused.push(self.endings.swap_remove(i).refused(refusal));
@@ -153,6 +167,9 @@ pub(super) struct Ending {
     /// How long after SIGTERM comes SIGKILL; `None` once it has, where it came first, and where the
     /// kubelet ends the victim.
     grace: Option<Nanos>,
+    /// When it was killed, of the time that was watched.
+    killed: Nanos,
+    longest: Nanos,
     /// What was done so far, in words.
     story: String,
     /// The API server has not said yet whether it evicts the victim, which may have no process to end.
@@ -237,9 +254,10 @@ impl Ending {
         grace: Option<Nanos>,
         story: String,
     ) -> Self {
+        let (killed, longest, n_reported) = (Nanos(0), longest(action), 0);
         let (action, step, time) = (action.id, action.step, Time::new(began));
         let is_asked = step == StepKind::Evict;
-        Self { action, step, target, time, grace, story, is_asked, n_reported: 0 }
+        Self { action, step, target, time, grace, killed, longest, story, is_asked, n_reported }
     }
 
     /// What the step has come to right after it was taken, and whether it is over.
@@ -275,11 +293,15 @@ impl Ending {
             return Some(self.outcome(Ok(story), &left, now));
         }
         let is_due = self.grace.is_some_and(|grace| watched >= grace);
-        if self.grace.is_none() && self.step != StepKind::Evict {
-            self.target.end_newcomers(node, &left);
+        let is_killed = self.grace.is_none() && self.step != StepKind::Evict;
+        if is_killed
+            && watched.since(self.killed) <= FORKED
+            && self.target.end_newcomers(node, &left)
+        {
+            self.story += "; processes that were being forked were ended after it";
         }
         if is_due {
-            self.grace = None;
+            (self.grace, self.killed) = (None, watched);
             let who = describe(node.proc, &left);
             let how = match self.target.kill(node) {
                 Ok(how) => how + &but(self.target.kill_new(node)),
@@ -287,7 +309,7 @@ impl Ending {
             };
             self.story = format!("{}; the grace period ended with {who}; then {how}", self.story);
         }
-        if watched < LONGEST {
+        if watched < self.longest {
             return None;
         }
         let lasting = ActError::Other(format!("{}; {}", self.story, describe(node.proc, &left)));
@@ -304,11 +326,16 @@ impl Ending {
         Outcome { result, ..outcome }
     }
 
-    /// The API server does not evict the victim.
-    fn refused(mut self, why: Refusal) -> Outcome {
+    /// The API server evicts the victim.
+    fn is_answered(&mut self, story: String) {
+        (self.story, self.is_asked) = (story, false);
+    }
+
+    /// The API server does not evict the victim, or not all of it.
+    fn refused(&mut self, why: Refusal) -> Outcome {
         let left = self.target.left();
         let (result, detail) = match why {
-            Refusal::Forbidden(why) => (OutcomeResult::Refused, why),
+            Refusal::Forbidden(why) | Refusal::Partly(why) => (OutcomeResult::Refused, why),
             Refusal::Failed(why) => (OutcomeResult::Failed, why),
         };
         let outcome = self.outcome(Ok(String::new()), &left, clock::now().boot);
@@ -370,27 +397,4 @@ fn terminate(proc: &Path, target: &OpenTarget) -> Result<(usize, Option<ActError
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn time_watched_leaves_out_what_was_not_seen() {
-        #[rustfmt::skip]
-        let table: [(&[u64], u64); 5] = [
-            // looks, watched until the last, in milliseconds since it began
-            (&[100, 200],                200),
-            (&[5_000, 10_000],           10_000),
-            (&[5_001],                   1_000),
-            // A suspended node, and what was watched before and after.
-            (&[2_000, 3_602_000, 3_602_100], 3_100),
-            (&[10_000, 10_100, 30_000],  2_100),
-        ];
-        for (looks, want) in table {
-            let ms = |n: u64| Nanos(n * 1_000_000);
-            let began = ms(50_000);
-            let mut time = Time::new(began);
-            let each = looks.iter().map(|at| time.watched(began.plus(ms(*at))));
-            assert_eq!(each.last(), Some(ms(want)), "{looks:?}");
-        }
-    }
-}
+mod tests;

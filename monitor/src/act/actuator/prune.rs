@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::ending::LONGEST;
+use super::ending::longest;
 use super::{Actuator, node};
 use crate::act::cgroup::{CgroupDir, Root};
 use crate::act::error::ActError;
@@ -94,7 +94,8 @@ impl Actuator {
             };
             entry.phase == Phase::Ending
                 && !is_followed(entry.action.id)
-                && (now.since(entry.since) > LONGEST || entry.action.target.cgroups().all(is_empty))
+                && (now.since(entry.since) > longest(&entry.action)
+                    || entry.action.target.cgroups().all(is_empty))
         };
         let over = self.ledger.in_force().iter().filter(is_over).map(|entry| entry.action.id);
         let over: Vec<u64> = over.collect();

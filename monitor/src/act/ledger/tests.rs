@@ -18,7 +18,7 @@ fn entry(cgroup: u64) -> Override {
     }
 }
 
-fn action(id: u64, step: StepKind, is_enforced: bool) -> Action {
+pub(in crate::act) fn action(id: u64, step: StepKind, is_enforced: bool) -> Action {
     let on = PressureSignal::Memory(Percent(60_00));
     let threshold = PressureThreshold { scope: ScopeName::System, on, grace: Nanos(0) };
     let threshold = Trigger::Pressure(threshold);

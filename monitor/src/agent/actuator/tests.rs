@@ -101,7 +101,10 @@ fn report_hears_news_without_an_order() {
 
 #[test]
 fn report_says_that_the_thread_exited() {
-    let mut handle = Handle::spawn(Answer::default(), |_, _| panic!("a defect")).unwrap();
+    let squeeze =
+        InForce { action: action(9), since: Nanos(0), held: None, phase: Phase::Squeezed };
+    let first = Answer { in_force: vec![squeeze], is_busy: true, ..Answer::default() };
+    let mut handle = Handle::spawn(first, |_, _| panic!("a defect")).unwrap();
     handle.hand_over(&relief(1..=1), clock::now().boot);
     // The first order reaches it, and is never answered.
     for _ in 0..500 {
@@ -115,6 +118,68 @@ fn report_says_that_the_thread_exited() {
     assert!(last.detail.contains("exited"), "{last:?}");
     assert_eq!(handle.report().available_steps, BTreeSet::new());
     assert_eq!(handle.capability().state, CapabilityState::Absent);
+    assert_eq!(handle.report().in_force.len(), 1, "it stays in force");
+    assert!(handle.is_idle() && !handle.is_lost(), "it may exit again");
+    handle.begun = handle.begun.since(LASTS);
+    assert!(handle.is_lost());
+}
+
+/// What exits while no order is given is noticed, too.
+#[test]
+fn report_notices_by_itself_that_the_thread_exited() {
+    let mut handle = Handle::spawn(Answer::default(), |_, _| panic!("a defect")).unwrap();
+    for _ in 0..500 {
+        handle.report();
+        if handle.has_exited {
+            return;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("the thread exited, and the agent does not know");
+}
+
+#[test]
+fn orders_in_a_row_do_not_keep_it_from_what_is_under_way() {
+    let (tell, told) = channel();
+    let mut handle = Handle::spawn(Answer::default(), move |order, _| {
+        // The receiver is there until the test is over.
+        let _ = tell.send(order.is_none());
+        Answer { is_busy: true, ..Answer::default() }
+    })
+    .unwrap();
+    for id in 1..=20 {
+        handle.hand_over(&relief(id..=id), clock::now().boot);
+        thread::sleep(BUSY / 2);
+        handle.report();
+    }
+    let looks = told.try_iter().filter(|is_look| *is_look).count();
+    assert!(looks >= 5, "{looks} looks in a second");
+}
+
+#[test]
+fn an_order_without_room_replaces_none_that_waits() {
+    let (go, gate) = channel::<()>();
+    let mut handle = Handle::spawn(Answer::default(), move |order, _| {
+        let Some(Order::Take(action, _)) = order else { return Answer::default() };
+        let _ = gate.recv();
+        Answer { outcomes: vec![outcome(&action)], ..Answer::default() }
+    })
+    .unwrap();
+    let stop = |id| {
+        let step = StepKind::StopContainers;
+        let actions = vec![Action { step, is_enforced: true, ..action(id) }];
+        Relief { actions, ..Relief::default() }
+    };
+    // One is being carried out, and as many wait as there is room for.
+    handle.hand_over(&relief(1..=1), clock::now().boot);
+    thread::sleep(Duration::from_millis(50));
+    handle.hand_over(&relief(2..=8), clock::now().boot);
+    handle.hand_over(&stop(9), clock::now().boot);
+    handle.hand_over(&stop(10), clock::now().boot);
+    (0..9).for_each(|_| go.send(()).unwrap());
+    let all = wait_for(&mut handle, 10);
+    let result = |id| all.iter().find(|outcome| outcome.action == id).unwrap().result;
+    assert_eq!((result(9), result(10)), (OutcomeResult::Done, OutcomeResult::Failed), "{all:?}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::note;
 use crate::kube::Note;
 use isobar_core::model::decision::{Decision, Event};
 use isobar_core::model::limit::{LimitResult, LimitState};
-use isobar_core::model::units::Nanos;
+use isobar_core::model::sample::Moment;
 use isobar_core::policy::explain::candidates_for;
 
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ impl Changes {
         let is_new = self.due.insert(name.clone());
         is_new.then(|| {
             let text = candidates_for(first, decision);
-            Note { subject: name, ..note(decision.at.wall, "EvictionCandidates", &text) }
+            Note { subject: name, ..note(decision.at, "EvictionCandidates", &text) }
         })
     }
 
@@ -43,7 +43,7 @@ impl Changes {
         let new = drifted.iter().filter(|(file, _)| !self.drifted.contains(file));
         let new = new.map(|(file, limit)| {
             let text = format!("{file}: {}", limit.detail);
-            let note = note(decision.at.wall, "LimitDrifted", &text);
+            let note = note(decision.at, "LimitDrifted", &text);
             Note { is_warning: true, subject: file.clone(), ..note }
         });
         let new = new.collect();
@@ -56,7 +56,7 @@ impl Changes {
 pub(super) fn change(
     Event { reason, message, is_warning }: &Event,
     enforces: bool,
-    at: Nanos,
+    at: Moment,
 ) -> Note {
     let (text, subject) = match message.strip_prefix("Attempting to ") {
         Some(what) if !enforces => {
@@ -80,6 +80,8 @@ fn without_figures(message: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use isobar_core::model::units::Nanos;
+
     use super::*;
     use isobar_core::model::cgroup::CgroupPath;
     use isobar_core::model::decision::{Candidate, Met, Order, Ranking, Trigger};
@@ -127,7 +129,8 @@ mod tests {
         ];
         for (message, enforces, want) in table {
             let (reason, message) = ("R".into(), message.into());
-            let note = change(&Event { reason, message, is_warning: true }, enforces, Nanos(0));
+            let note =
+                change(&Event { reason, message, is_warning: true }, enforces, Moment::default());
             assert_eq!(note.text, want);
         }
     }
@@ -158,7 +161,8 @@ mod tests {
         for (first, second, want) in table {
             let subject = |message: &str| {
                 let (reason, message) = ("R".into(), message.into());
-                change(&Event { reason, message, is_warning: true }, true, Nanos(0)).subject
+                change(&Event { reason, message, is_warning: true }, true, Moment::default())
+                    .subject
             };
             assert_eq!(subject(first) == subject(second), want, "{first} / {second}");
         }

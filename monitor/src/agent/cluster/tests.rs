@@ -1,10 +1,9 @@
 use super::*;
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::decision::{Met, StepReason, Trigger};
-use isobar_core::model::sample::Moment;
 use isobar_core::model::stall::OomKill;
 use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
-use isobar_core::model::units::{Bytes, Percent};
+use isobar_core::model::units::{Bytes, Nanos, Percent};
 
 fn action(step: StepKind) -> Action {
     let on = PressureSignal::Memory(Percent(60_00));
@@ -64,7 +63,7 @@ fn oom_kill_names_the_pod() {
     for (victim, path, subject) in table {
         let victim = victim.map(str::to_owned);
         let record = OomRecord::of(&kill, Moment::default(), victim, |_| path.clone());
-        let note = oom_kill(&record, Nanos(0));
+        let note = oom_kill(&record, Moment::default());
         let text = format!("{} because the node was out of memory", record.sentence());
         assert_eq!((&*note.subject, note.text), (subject, text));
         assert!(record.sentence().ends_with(subject), "{}", record.sentence());
@@ -89,7 +88,7 @@ fn begun_tells_each_pod_of_a_group() {
     stop.target.members = ["u1", "u2", "u3"].map(Into::into).into();
     let pods = pods(&stop.target, &known(&["u1", "u2"]));
     let want = ["Relief", "Killing web: low on memory", "Killing web-u2: low on memory"];
-    assert_eq!(told(begun(&(stop, pods), Nanos(0), Nanos(0))), want);
+    assert_eq!(told(begun(&(stop, pods), Moment::default())), want);
 }
 
 #[test]
@@ -117,8 +116,8 @@ fn came_to_tells_the_pod_of_an_eviction_that_happened() {
             freed: ended.filter(|n| *n > 0).map(|_| Bytes(1)),
             ended: *ended,
         };
-        assert_eq!(told(begun(&ending, Nanos(0), Nanos(0))), *begins, "{step:?}");
-        let got = came_to(&outcome, &ending, Nanos(0));
+        assert_eq!(told(begun(&ending, Moment::default())), *begins, "{step:?}");
+        let got = came_to(&outcome, &ending, Moment::default());
         let of_step = |note: &Note| note.subject == format!("{} u1", step.name());
         assert!(got.first().is_none_or(of_step), "what came of another step is another series");
         let got = told(got);

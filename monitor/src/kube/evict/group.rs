@@ -22,7 +22,9 @@ pub(super) async fn in_time(
         let one = Request { namespace, name, uid, members, ..request.clone() };
         match super::in_time(client, &one, refused).await {
             Ok(_) => n_evicted += 1,
-            Err(Refusal::Forbidden(why)) => forbidden = forbidden.or(Some(why)),
+            Err(Refusal::Forbidden(why) | Refusal::Partly(why)) => {
+                forbidden = forbidden.or(Some(why));
+            }
             Err(Refusal::Failed(why)) => failed = failed.or(Some(why)),
         }
     }
@@ -30,9 +32,11 @@ pub(super) async fn in_time(
     let evicted = format!("the API server evicts {n_evicted} of {} pods", members.len());
     let story = format!("{evicted} of {namespace}/{name}");
     match (forbidden, failed) {
+        (Some(why), _) if n_evicted > 0 => Err(Refusal::Partly(format!("{story}; {why}"))),
         (Some(why), _) => Err(Refusal::Forbidden(format!("{story}; {why}"))),
         (None, Some(why)) if n_evicted == 0 => Err(Refusal::Failed(why)),
         (None, Some(why)) => Ok(format!("{story}; {why}")),
+        (None, None) if n_evicted == 0 => Err(Refusal::Failed(format!("{story}: it knows none"))),
         (None, None) => Ok(story),
     }
 }

@@ -1,0 +1,64 @@
+//! Whether an order that waited in the queue still holds.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::never_begun;
+use isobar_core::model::decision::{Action, Outcome, OutcomeResult, StepKind};
+use isobar_core::model::units::Nanos;
+
+/// Two atomic numbers bypass the queue, so that newer decisions cancel queued orders; only the agent's
+/// loop writes them.
+#[derive(Debug)]
+pub(super) struct StandingOrders {
+    /// The last order for an enforced step that ends work: it replaces those before it.
+    last_final: AtomicU64,
+    /// A bit for each step that is enforced.
+    enforced: AtomicU64,
+}
+
+impl Default for StandingOrders {
+    fn default() -> Self {
+        Self { last_final: AtomicU64::new(0), enforced: AtomicU64::new(u64::MAX) }
+    }
+}
+
+impl StandingOrders {
+    /// An order is given.
+    pub(super) fn note(&self, action: &Action) {
+        if action.is_enforced && action.step.is_final() {
+            self.last_final.fetch_max(action.id, Ordering::SeqCst);
+        }
+    }
+
+    /// These steps are enforced, and no others.
+    pub(super) fn enforce_only(&self, steps: &BTreeSet<StepKind>) {
+        let bits = steps.iter().fold(0, |bits, step| bits | bit(*step));
+        self.enforced.store(bits, Ordering::SeqCst);
+    }
+
+    pub(super) fn enforces(&self, step: StepKind) -> bool {
+        self.enforced.load(Ordering::SeqCst) & bit(step) != 0
+    }
+
+    /// Why a step that waited is not begun at `now`; `None` if it may be.
+    pub(super) fn refusal(&self, action: &Action, now: Nanos) -> Option<Outcome> {
+        let Action { id, step, deadline, is_enforced, .. } = *action;
+        let is_superseded = self.last_final.load(Ordering::SeqCst) > id;
+        let (result, detail) = match is_enforced {
+            true if !self.enforces(step) => {
+                (OutcomeResult::Refused, "not begun: it is no longer enforced")
+            }
+            _ if now > deadline => (OutcomeResult::Failed, "not begun: its deadline had passed"),
+            true if is_superseded => {
+                (OutcomeResult::Failed, "not begun: a later step has replaced it")
+            }
+            _ => return None,
+        };
+        Some(Outcome { result, ..never_begun(id, detail.into()) })
+    }
+}
+
+fn bit(step: StepKind) -> u64 {
+    1 << step as u64
+}
