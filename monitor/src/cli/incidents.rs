@@ -25,6 +25,7 @@ use super::exit::{Code, Refused, text_of};
 use super::input::FileArg;
 use super::new_file;
 use super::output::Format;
+use super::rank::is_recording;
 use super::terminal::width;
 use elsewhere::Elsewhere;
 
@@ -67,13 +68,14 @@ enum Verb {
         name: String,
         #[command(flatten)]
         elsewhere: Elsewhere,
-        /// The file, - for standard output [default: NAME.isobar].
+        /// The file, - for standard output [default: NAME.isobar, redacted incident.isobar].
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
         /// Replace names of nodes, pods, services and cgroups, labels, annotations and paths.
         #[arg(long)]
         redact: bool,
-        /// Write a page for a browser, which needs neither isobar nor a network [default: NAME.html].
+        /// Write a page for a browser, which needs neither isobar nor a network [default: NAME.html,
+        /// redacted incident.html].
         #[arg(long)]
         html: bool,
     },
@@ -175,6 +177,9 @@ fn is_of_recording(path: &Path) -> Result<()> {
              `isobar status -f {shown}` shows it, `isobar incidents import {shown}` keeps it"
         )));
     }
+    if !shelf_of(path).exists() && !is_recording(path) {
+        bail!(Refused(format!("{shown} is no recording")));
+    }
     Ok(())
 }
 
@@ -237,7 +242,7 @@ fn pick(mut all: Vec<Incident>, name: &str) -> Result<Incident> {
     if let Some(exact) = all.iter().find(|one| one.name == name) {
         return Ok(exact.clone());
     }
-    let mut begun = all.iter().filter(|one| one.name.starts_with(name));
+    let mut begun = all.iter().filter(|one| !name.is_empty() && one.name.starts_with(name));
     match (begun.next(), begun.next()) {
         (Some(only), None) => Ok(only.clone()),
         (Some(_), Some(_)) => {

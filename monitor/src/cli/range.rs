@@ -150,9 +150,11 @@ impl Ticks {
         Ok(published.map(|published| (published.at.wall, published.recorded_metrics())))
     }
 
-    /// The next tick, and the ranking for `purpose` as of it, by the recorded configuration.
-    pub(crate) fn ranking(&mut self, purpose: Purpose) -> Result<Option<(Step, Ranking)>> {
+    /// The next tick, and the ranking as of it for `purpose`, else for what was relieved then, by the
+    /// recorded configuration.
+    pub(crate) fn ranking(&mut self, purpose: Option<Purpose>) -> Result<Option<(Step, Ranking)>> {
         while let Some(step) = self.step()? {
+            let purpose = purpose.unwrap_or_else(|| Purpose::of_decision(&step.decision));
             let engine = self.replay.engine();
             if let Some(ranking) = engine.and_then(|engine| engine.rank(&step.snapshot, purpose)) {
                 return Ok(Some((step, ranking)));

@@ -199,7 +199,7 @@ fn of_file(file: &Path, args: &Args, rules: &settings::Ranking) -> Result<Rankin
 
 /// Directories, compressed files, and those that begin with the header of a recording are no scenarios.
 /// What a pipe gives is read only once.
-fn is_recording(file: &Path) -> bool {
+pub(super) fn is_recording(file: &Path) -> bool {
     const MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
     let begin = || {
         let mut begin = Vec::new();
@@ -247,13 +247,13 @@ impl<'a> Dated<'a> {
 
 /// The ranking at the begin of a range, and each time that another candidate came first.
 fn course(mut ticks: Ticks, args: &Args) -> Result<Code> {
-    let purpose = args.signal.unwrap_or_else(Purpose::usual);
     let mut list = List::new(args.output, "RankingList");
     let mut last = None;
-    while let Some((step, ranking)) = ticks.ranking(purpose)? {
+    while let Some((step, ranking)) = ticks.ranking(args.signal)? {
         let first = ranking.candidates.first();
         let first =
             first.map(|first| (first.namespace.clone(), first.name.clone(), first.uid.clone()));
+        let first = (ranking.signal.clone(), first);
         if last.as_ref() == Some(&first) {
             continue;
         }

@@ -5,6 +5,7 @@ mod player;
 mod what_if;
 
 use std::io::{self, BufWriter, Write};
+use std::path::Path;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -105,7 +106,11 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
         return Err(Misused(text.into()).into());
     }
     let other = args.config.as_deref().map(config::load).transpose()?;
-    let recording = Recording::open(&recording_at(args.file.path()))?;
+    let file = match args.file.path() {
+        file if file == Path::new("-") => Path::new("/dev/stdin"),
+        file => file,
+    };
+    let recording = Recording::open(&recording_at(file))?;
     let is_other = other.is_some();
     // A comparison of nothing has an exit code of its own.
     let is_part = (args.from, args.to) != (0, u64::MAX) && !args.check;

@@ -90,8 +90,8 @@ fn about(args: &Args) -> String {
         }
         false => {
             "Names of nodes, pods, services and cgroups, labels, annotations and paths were \
-             replaced, each incident by itself. Uids, container ids, figures and the kernel's \
-             version were not."
+             replaced, each incident by itself, and uids and container ids. Figures and the \
+             kernel's version were not."
         }
     };
     let now = printed(clock::now().wall);

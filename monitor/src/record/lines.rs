@@ -199,8 +199,9 @@ fn whole(mut line: Vec<u8>) -> Piece {
 
 /// The end that a killed agent leaves. Whether a tick is missing is unknown: a cut inside a block
 /// hides its content.
+pub(super) const CUT_OFF: &str =
+    "it ends in the middle: the agent still writes, or was killed and one tick may be lost";
+
 fn cut_off() -> Piece {
-    let text =
-        "it ends in the middle: the agent still writes, or was killed and one tick may be lost";
-    Piece::Torn(text.into())
+    Piece::Torn(CUT_OFF.into())
 }

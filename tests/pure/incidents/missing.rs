@@ -64,6 +64,38 @@ fn freeze_tells_when_no_agent_ran() {
     assert!(frozen.summary.contains(told), "{}", frozen.summary);
 }
 
+/// A rule that a reload between two ticks removes.
+#[test]
+fn reload_leaves_no_tick_out_and_ends_what_is_judged_no_longer() {
+    let dir = TempDir::new().unwrap();
+    let (_, incident, shelf) = scene(&dir);
+    let path = dir.path().join("reloaded");
+    let standing = Standing::new(4);
+    let mut engine = Engine::new(settings(), standing.clone());
+    let start = Start { settings: settings(), standing, at: at(0), ..Start::default() };
+    let mut journal = Journal::create(&path, start, Bounds::default()).unwrap();
+    for second in 1..=400 {
+        if second == 241 {
+            let mut settings = settings();
+            settings.conditions.rules.clear();
+            engine = engine.with_settings(settings.clone());
+            let between = Nanos(Nanos::SECOND.0 / 3);
+            let Moment { boot, wall } = at(240);
+            let now = Moment { boot: boot.plus(between), wall: wall.plus(between) };
+            journal.reload(settings, engine.standing(), now).unwrap();
+        }
+        let sample = sample(second);
+        let decision = engine.step(sample.clone()).decision;
+        journal.write(&sample, &decision, engine.standing()).unwrap();
+    }
+    let frozen = freeze(&Ring::Files(path), &shelf, incident, shelf.draft().unwrap()).unwrap();
+    assert!(replays(&shelf, &frozen.name));
+    assert_eq!(frozen.left_out, []);
+    let ends: Vec<_> = frozen.conditions.iter().map(|held| held.to).collect();
+    assert_eq!(ends, [Some(at(241))]);
+    assert!(frozen.summary.contains("It was calm again at"), "{}", frozen.summary);
+}
+
 #[test]
 fn import_tells_of_ticks_that_are_lost() {
     let dir = TempDir::new().unwrap();

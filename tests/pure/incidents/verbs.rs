@@ -17,6 +17,8 @@ fn incidents_ls_says_where_it_has_looked_at_nothing() {
     let Ring::Files(recording) = &ring else { unreachable!() };
     let frozen = freeze(&ring, &shelf, incident, shelf.draft().unwrap()).unwrap();
     let file = dir.path().join("incidents").join(format!("{}.isobar", frozen.name));
+    let text_file = dir.path().join("text");
+    fs::write(&text_file, "nothing\n").unwrap();
     #[rustfmt::skip]
     let table = [
         // -f, exit code, on stdout, on stderr
@@ -24,6 +26,8 @@ fn incidents_ls_says_where_it_has_looked_at_nothing() {
         (recording.clone(),            0, "no incidents",       ""),
         (dir.path().join("elsewhere"), 3, "",                   "elsewhere does not exist: name the directory"),
         (file,                         3, "",                   "is the file of an incident"),
+        (text_file,                    3, "",                   "text is no recording"),
+        ("/dev/zero".into(),           3, "",                   "/dev/zero is no recording"),
     ];
     for (place, code, told, why) in table {
         let (got, out, err) = isobar(&["incidents", "ls", "-f"], &place);
@@ -68,6 +72,9 @@ fn incidents_rm_takes_beginnings_and_removes_what_it_can() {
     assert!(err.contains("more than one incident begins with \"2026-\""), "{err}");
     let left: Vec<_> = shelf.list().unwrap().into_iter().map(|one| one.name).collect();
     assert_eq!(left, ["2026-2b"]);
+    // As where a variable of a script is empty.
+    let (code, _, err) = isobar(&["incidents", "rm", "", "-f"], dir.path());
+    assert_eq!((code, shelf.list().unwrap().len()), (Some(3), 1), "{err}");
 }
 
 #[test]

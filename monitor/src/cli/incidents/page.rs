@@ -64,8 +64,7 @@ fn head(out: &mut Markup, incident: &Incident, story: &Story) {
     let first = incident.triggers.first();
     out.leaf("h1", &[], first.map_or("An incident", |first| &first.text));
     let node = if incident.node.is_empty() { &facts.name } else { &incident.node };
-    let (kinds, lasted) = (print::kinds(&incident.kinds), print::lasted(incident));
-    let lasted = if incident.end.is_some() { format!("lasted {lasted}") } else { lasted };
+    let (kinds, lasted) = (print::kinds(&incident.kinds), print::how_long(incident));
     let span = time(incident.to.boot.since(incident.from.boot));
     let shown = match incident.ticks.saturating_sub(story.n_ticks) {
         0 => format!("{span} in {} ticks", story.n_ticks),

@@ -21,13 +21,14 @@ pub(super) fn list(out: &mut dyn Write, all: &[Incident], width: Option<usize>) 
     }
     let mut table = Table::new("NAME BEGIN LASTED> KINDS TICKS> SIZE>");
     for one in all {
+        let is_open = one.end.is_none() && one.state == State::Open;
         table.row([
             one.name.clone(),
             clock(one.begin.wall),
             lasted(one),
             kinds(&one.kinds),
-            one.ticks.to_string(),
-            Bytes(one.size).to_string(),
+            if is_open { "-".into() } else { one.ticks.to_string() },
+            if is_open { "-".into() } else { Bytes(one.size).to_string() },
         ]);
     }
     table.write(out, width)
@@ -36,7 +37,7 @@ pub(super) fn list(out: &mut dyn Write, all: &[Incident], width: Option<usize>) 
 pub(super) fn one(out: &mut dyn Write, one: &Incident, width: Option<usize>) -> io::Result<()> {
     writeln!(out, "{}", harmless(&one.name))?;
     let (kinds, size) = (kinds(&one.kinds), Bytes(one.size));
-    writeln!(out, "{kinds}; lasted {}; {} ticks, {size}", lasted(one), one.ticks)?;
+    writeln!(out, "{kinds}; {}; {} ticks, {size}", how_long(one), one.ticks)?;
     writeln!(out)?;
     let told = match one.summary.as_str() {
         "" => "Its summary is made when it is over.",
@@ -96,7 +97,7 @@ pub(super) fn lacking(one: &Incident) -> Vec<(Moment, String)> {
     let is_lacking = |of: &&Capability| of.state != CapabilityState::Attached;
     let words = |of: &Capability| {
         let why = if of.detail.is_empty() { String::new() } else { format!(": {}", of.detail) };
-        format!("{} was {}{why}", of.name, of.state.word())
+        format!("{} ({}){why}", of.name, of.state.word())
     };
     let first = one.capabilities.iter().filter(is_lacking).map(|of| (one.begin, words(of)));
     first.chain(one.changes.iter().map(|one| (one.at, words(&one.capability)))).collect()
@@ -106,7 +107,12 @@ pub(super) fn kinds(all: &[Kind]) -> String {
     all.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(",")
 }
 
-pub(super) fn lasted(one: &Incident) -> String {
+/// The same as a part of a sentence.
+pub(super) fn how_long(one: &Incident) -> String {
+    if one.end.is_some() { format!("lasted {}", lasted(one)) } else { lasted(one) }
+}
+
+fn lasted(one: &Incident) -> String {
     match (one.end, one.state) {
         (Some(end), _) => time(end.boot.since(one.begin.boot)),
         (None, State::Open) => "open".into(),

@@ -19,7 +19,8 @@ pub(super) fn write(all: &WhatIf, out: &mut (impl Write + ?Sized)) -> io::Result
     }
     let span = time(all.to.wall.since(all.from.wall));
     let (from, to) = (clock(all.from.wall), clock(all.to.wall));
-    writeln!(out, "{from} to {to}, {span} in {} ticks", all.ticks)?;
+    let s = if all.ticks == 1 { "" } else { "s" };
+    writeln!(out, "{from} to {to}, {span} in {} tick{s}", all.ticks)?;
     if all.lanes.is_empty() {
         writeln!(out, "\nno condition held and no threshold was due, then or otherwise")?;
     }

@@ -296,6 +296,13 @@ impl Account {
             };
             self.condition(condition.status == Status::True, held, at);
         }
+        // A rule that a reload removed judges no more.
+        let is_judged = |name: &str| {
+            assessment.conditions.iter().any(|one| *one.kind == *name)
+                || NodePressure::ALL.iter().any(|one| one.name() == name)
+        };
+        let open = self.conditions.iter_mut().filter(|held| held.to.is_none());
+        open.filter(|held| !is_judged(&held.name)).for_each(|held| held.to = Some(at));
         for pressure in NodePressure::ALL {
             let name = pressure.name().to_owned();
             let held = Held { name, from: at, ..Held::default() };

@@ -16,6 +16,7 @@ use super::shelf::{Draft, Shelf, ShelfError};
 use super::within::Within;
 use super::{Incident, is_name};
 use crate::record::journal::{Journal, JournalError, Start};
+use crate::record::lines::CUT_OFF;
 use crate::record::reader::{Entry, ReadError, Recorded, Recording, is_regular};
 use crate::record::segments::Ring;
 use isobar_core::model::decision::Decision;
@@ -227,7 +228,11 @@ impl<'a> Span<'a> {
                 Entry::Header(header) => self.header(&mut run, *header)?,
                 // The engine's standing is from before the loss; the next header has the right one.
                 Entry::Lost(why) => {
-                    tracing::warn!("{why}");
+                    // The agent goes on writing what it freezes from.
+                    match why.ends_with(CUT_OFF) && incident.imported.is_none() {
+                        true => tracing::debug!("{why}"),
+                        false => tracing::warn!("{why}"),
+                    }
                     run = None;
                 }
                 Entry::Notice(text) => tracing::warn!("{text}"),
@@ -262,9 +267,10 @@ impl<'a> Span<'a> {
         let mut header = self.renamed(header)?;
         header.facts.kernel = kernel;
         let Header { at, continues, facts, settings, standing, .. } = header;
-        let engine = match run.take().filter(|_| continues) {
-            Some(run) => run.engine.with_settings(settings.clone()),
-            None => Engine::new(settings.clone(), standing),
+        // A configuration that is reloaded between two ticks leaves none out.
+        let (engine, last) = match run.take().filter(|_| continues) {
+            Some(run) => (run.engine.with_settings(settings.clone()), run.at),
+            None => (Engine::new(settings.clone(), standing), at),
         };
         if let Some(journal) = self.journal.as_mut().filter(|_| !self.is_gap) {
             match continues {
@@ -272,7 +278,7 @@ impl<'a> Span<'a> {
                 false => journal.resume(settings, engine.standing(), at)?,
             }
         }
-        *run = Some(Run { engine, facts, at });
+        *run = Some(Run { engine, facts, at: last });
         Ok(())
     }
 

@@ -184,7 +184,7 @@ pub fn outcome<'a>(step: &Deed, deeds: &'a [Deed]) -> Option<&'a Deed> {
 }
 
 fn more(n: usize, what: &str) -> Option<String> {
-    (n > TOLD).then(|| format!("{} more {what} are in the record.", n - TOLD))
+    (n > TOLD).then(|| format!("More {what} are in the record: {}.", n - TOLD))
 }
 
 fn left_out(LeftOut { from, to }: &LeftOut) -> String {
