@@ -142,7 +142,8 @@ mod tests {
             ..Wait::default()
         };
         let waits = vec![wait("a", 3, 2), wait("c", 9, 1)];
-        let incident = Incident { size: 1_500, waits, ..Incident::default() };
+        let state = State::Frozen;
+        let incident = Incident { size: 1_500, state, waits, ..Incident::default() };
         let listed = printed(|out| list(out, std::slice::from_ref(&incident), None));
         assert!(listed.ends_with(" 1.4Ki\n"), "{listed}");
         let shown = printed(|out| one(out, &incident, None));
