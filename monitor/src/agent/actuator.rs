@@ -83,6 +83,7 @@ pub(super) struct Handle {
     failed: Vec<Outcome>,
     standing: Arc<StandingOrders>,
     prepared: Vec<Target>,
+    /// When the thread was begun, or could last not be begun anew.
     begun: Nanos,
     has_exited: bool,
     handover: Option<Nanos>,

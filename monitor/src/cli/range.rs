@@ -150,8 +150,8 @@ impl Ticks {
         Ok(published.map(|published| (published.at.wall, published.recorded_metrics())))
     }
 
-    /// The next tick, and the ranking as of it for `purpose`, else for what was relieved then, by the
-    /// recorded configuration.
+    /// The next tick, and the ranking as of it for `purpose`, else for what was relieved then; by the
+    /// configuration that was recorded.
     pub(crate) fn ranking(&mut self, purpose: Option<Purpose>) -> Result<Option<(Step, Ranking)>> {
         while let Some(step) = self.step()? {
             let purpose = purpose.unwrap_or_else(|| Purpose::of_decision(&step.decision));

@@ -23,8 +23,7 @@ pub(super) const HELD: usize = 512;
 const PATIENCE: Nanos = Nanos(200_000_000);
 /// Processes that have not ended so long after they were killed are given up.
 const LONGEST: Nanos = Nanos(120 * Nanos::SECOND.0);
-/// Processes that are started so soon after a kill were being forked when it came; later ones are those of
-/// a service that was started again.
+/// What starts later after a kill was not being forked when it came: its service was started again.
 const FORKED: Nanos = Nanos::SECOND;
 
 /// How long a step is followed at most: what is asked to end has its grace before it is killed.
@@ -169,6 +168,7 @@ pub(super) struct Ending {
     grace: Option<Nanos>,
     /// When it was killed, of the time that was watched.
     killed: Nanos,
+    /// How long it is followed at most, of the time that was watched.
     longest: Nanos,
     /// What was done so far, in words.
     story: String,

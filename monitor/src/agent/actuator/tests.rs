@@ -1,4 +1,4 @@
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 
 use super::*;
 use isobar_core::model::capability::CapabilityState;
@@ -41,6 +41,17 @@ fn outcome(action: &Action) -> Outcome {
     let detail = action.target.name.clone();
     let (took, result) = (Nanos(1), OutcomeResult::Done);
     Outcome { action: action.id, result, detail, took, freed: None, ended: None }
+}
+
+/// An actuator that ends each step only once it is told to.
+fn held_up() -> (Sender<()>, Handle) {
+    let (go, gate) = channel::<()>();
+    let handle = Handle::spawn(Answer::default(), move |order, _| {
+        let Some(Order::Take(action, _)) = order else { return Answer::default() };
+        let _ = gate.recv();
+        Answer { outcomes: vec![outcome(&action)], ..Answer::default() }
+    });
+    (go, handle.unwrap())
 }
 
 /// What is heard within five seconds, as soon as there are `n` outcomes.
@@ -158,13 +169,7 @@ fn orders_in_a_row_do_not_keep_it_from_what_is_under_way() {
 
 #[test]
 fn an_order_without_room_replaces_none_that_waits() {
-    let (go, gate) = channel::<()>();
-    let mut handle = Handle::spawn(Answer::default(), move |order, _| {
-        let Some(Order::Take(action, _)) = order else { return Answer::default() };
-        let _ = gate.recv();
-        Answer { outcomes: vec![outcome(&action)], ..Answer::default() }
-    })
-    .unwrap();
+    let (go, mut handle) = held_up();
     let stop = |id| {
         let step = StepKind::StopContainers;
         let actions = vec![Action { step, is_enforced: true, ..action(id) }];
@@ -290,13 +295,7 @@ fn is_idle_waits_for_what_is_under_way() {
 /// Keeps the actuator busy with the first order; what comes of the others after that.
 #[track_caller]
 fn after_a_delay(others: Vec<Action>, enforced: &[StepKind]) -> Vec<(u64, OutcomeResult, String)> {
-    let (go, gate) = channel::<()>();
-    let mut handle = Handle::spawn(Answer::default(), move |order, _| {
-        let Some(Order::Take(action, _)) = order else { return Answer::default() };
-        let _ = gate.recv();
-        Answer { outcomes: vec![outcome(&action)], ..Answer::default() }
-    })
-    .unwrap();
+    let (go, mut handle) = held_up();
     handle.hand_over(&relief(1..=1), clock::now().boot);
     thread::sleep(Duration::from_millis(50));
     let n = others.len();

@@ -31,8 +31,8 @@ struct Watch {
     since: Nanos,
     /// What the target held then.
     held: Option<Bytes>,
-    /// Where it is squeezed for a CPU or a disk: which of them, and for how long others waited because of
-    /// it then.
+    /// Of a squeeze for a CPU or a disk: which of them, and how long others waited because of the target
+    /// when it was decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     harm: Option<(Resource, Nanos)>,
     /// Looks that were taken.

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::*;
-use crate::model::psi::{Line, Pressure};
+use crate::model::psi::{Line, Pressure, Pressures};
 use crate::model::stall::{Aggression, CauseStall, MemoryStall};
 
 /// Mostly plausible growths, at times the edges of the range.
@@ -94,8 +94,8 @@ prop_compose! {
         }
         files.cpu.usage = usage.map(Micros);
         let some = Some(Line { total: Micros(total), ..Line::default() });
-        files.pressure.cpu = Some(Pressure { some, full: None });
-        files.pressure.io = Some(Pressure { some, full: some });
+        let (cpu, io) = (Pressure { some, full: None }, Pressure { some, full: some });
+        files.pressure = Pressures { cpu: Some(cpu), io: Some(io), ..Pressures::default() };
         files
     }
 }

@@ -27,8 +27,8 @@ pub struct Entry {
     /// Memory stall because the node or its allocatable was short.
     #[serde(skip_serializing_if = "is_none")]
     pub short: Nanos,
-    /// Waiting of others that it causes, of the last seconds: for a CPU, of those alone beside whom its
-    /// own weight counts.
+    /// Waiting of others that it causes, of the last seconds; for a CPU of its siblings alone, because its
+    /// own weight decides how long these wait.
     #[serde(skip_serializing_if = "is_none")]
     pub late: Nanos,
 }
