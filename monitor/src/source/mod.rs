@@ -10,6 +10,8 @@
 //!   `cpu.weight`, `memory.max`, `.high`, `.low`, `.min`, `memory.swap.max`,
 //!   `pids.max`) and the number of processes
 //!   are at most ten ticks old; those of a new cgroup are fresh.
+//! - The node's memory is read last: what a party gives back while the tree is read is then never
+//!   missing in it.
 //! - File systems are read once in ten seconds; `Filesystems::at` holds the time.
 //! - Pressure, `io.stat` and `memory.events` of an idle cgroup are carried over for at most ten
 //!   ticks, and all of its files for at most thirty if the kernel side saw that it slept; see
@@ -147,6 +149,7 @@ impl Sampler {
         self.scanned = scanned;
         let tick_now = Tick { number: tick, now: at.boot, pressure, is_reclaimed };
         let cgroups = self.tree.read(&tick_now, awake, &mut gaps);
+        node.memory = self.node.memory(&mut gaps);
         let own = self.own_cgroup();
         let gaps = gaps.finish();
         Sample { tick, at, cause, node, cgroups, own, gaps, ..Sample::default() }

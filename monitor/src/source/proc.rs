@@ -39,7 +39,7 @@ impl Node {
         })
     }
 
-    /// Reads everything but the file systems.
+    /// Reads everything but the file systems and the memory, see [`Self::memory`].
     pub(crate) fn read(&mut self, now: Nanos, gaps: &mut Gaps) -> NodeReading {
         if self.last_pressure.may_read(now) {
             self.pressure = self.read_pressure();
@@ -49,7 +49,7 @@ impl Node {
         let load = gaps.ok(self.file("loadavg", loadavg));
         NodeReading {
             pressure: *pressure,
-            memory: gaps.ok(self.meminfo()),
+            memory: None,
             reclaim: gaps.ok(self.file("vmstat", vmstat)),
             cpu: gaps.ok(self.file("stat", stat)).map(|stat| cpu_time(&stat.total)),
             n_threads: load.as_ref().map(|load| u64::from(load.max)),
@@ -83,6 +83,12 @@ impl Node {
         });
         let [cpu, memory, io, irq] = std::array::from_fn(|_| read.next().flatten());
         (Pressures { cpu, memory, io, irq }, gaps)
+    }
+
+    /// Read after the cgroups: of a party that ends meanwhile, its own figures may then be of before that,
+    /// and what it gave back is never missing in the node's.
+    pub(crate) fn memory(&self, gaps: &mut Gaps) -> Option<Meminfo> {
+        gaps.ok(self.meminfo())
     }
 
     pub(crate) fn meminfo(&self) -> Result<Meminfo, ReadError> {

@@ -15,6 +15,7 @@ mod heirs;
 mod look;
 mod lost;
 mod room;
+mod unattributed;
 mod written;
 
 use std::collections::btree_map::Entry;

@@ -1,15 +1,17 @@
 //! The kernel's own OOM killer: what it has just killed gives back its memory in a moment, and a
 //! second victim would die for the first one's.
 
+use std::collections::BTreeSet;
+use std::iter;
+
 use serde::{Deserialize, Serialize};
 
 use super::Question;
-use crate::model::cgroup::{CgroupId, CgroupPath};
+use crate::model::cgroup::{CgroupId, CgroupPath, MemoryEvents};
 use crate::model::decision::Met;
 use crate::model::places::Places;
 use crate::model::pod::Place;
 use crate::model::sample::Sample;
-use crate::model::stall::OomKill;
 use crate::model::threshold::Resource;
 use crate::model::units::Nanos;
 
@@ -48,20 +50,23 @@ impl KernelKills {
 
     /// Takes note of what the kernel has killed since the sample before.
     pub(super) fn hear(&mut self, question: &Question<'_>) {
-        let sample = question.sample;
+        let (sample, now) = (question.sample, question.sample.at.boot);
         for kill in sample.kernel.iter().flat_map(|kernel| &kernel.oom_kills) {
-            let relieves = relieved(kill, question);
-            let known = self.0.iter_mut().find(|series| series.relieves == relieves);
-            match known {
-                Some(series) if kill.at.since(series.last) <= SETTLE => {
-                    series.last = series.last.max(kill.at);
-                }
-                Some(series) => (series.first, series.last) = (kill.at, kill.at),
-                None => self.0.push(Series { relieves, first: kill.at, last: kill.at }),
-            }
+            self.add(relieved(kill.victim, kill.limit, question), kill.at);
         }
-        let now = sample.at.boot;
+        for (victim, limit) in counted(question) {
+            self.add(relieved(victim, limit, question), now);
+        }
         self.0.retain(|series| now.since(series.last) <= SETTLE);
+    }
+
+    fn add(&mut self, relieves: Relieves, at: Nanos) {
+        let known = self.0.iter_mut().find(|series| series.relieves == relieves);
+        match known {
+            Some(series) if at.since(series.last) <= SETTLE => series.last = series.last.max(at),
+            Some(series) => (series.first, series.last) = (at, at),
+            None => self.0.push(Series { relieves, first: at, last: at }),
+        }
     }
 
     /// Until when no further victim is chosen for memory; `None` if no recent kill of the kernel helps.
@@ -83,14 +88,35 @@ impl KernelKills {
     }
 }
 
+/// Kills that `memory.events` tells of: whose processes, and whose limit it was, if that of a cgroup. The
+/// kernel counts before it kills, and its event may come a sample later, or not at all.
+fn counted(question: &Question<'_>) -> Vec<(CgroupId, Option<CgroupId>)> {
+    let Question { sample, before: Some(before), .. } = *question else { return Vec::new() };
+    let grew = |id: CgroupId, of: fn(MemoryEvents) -> u64| {
+        let events = |sample: &Sample| sample.cgroups.get(&id)?.memory.events.map(of);
+        events(before).zip(events(sample)).is_some_and(|(was, is)| was < is)
+    };
+    let killed: BTreeSet<CgroupId> =
+        sample.cgroups.keys().copied().filter(|id| grew(*id, |events| events.oom_kill)).collect();
+    let parent = |id: &CgroupId| sample.cgroups.get(id)?.parent;
+    // Each cgroup counts what happens below it, too.
+    let above: BTreeSet<CgroupId> = killed.iter().filter_map(parent).collect();
+    let victims = killed.difference(&above);
+    let with_limit = |victim: &CgroupId| {
+        let mut up = iter::successors(Some(*victim), parent);
+        (*victim, up.find(|id| grew(*id, |events| events.oom)))
+    };
+    victims.map(with_limit).collect()
+}
+
 /// A limit that is not known may have been anybody's. Where the limit is known and the victim is not
 /// (Linux 6.1 names a process, whose cgroup may be gone as well), it died below that limit.
-fn relieved(kill: &OomKill, question: &Question<'_>) -> Relieves {
+fn relieved(victim: CgroupId, limit: Option<CgroupId>, question: &Question<'_>) -> Relieves {
     let path = |id: CgroupId| path_of(id, question);
-    let Some(limit) = kill.limit.and_then(path) else { return Relieves::All };
+    let Some(limit) = limit.and_then(path) else { return Relieves::All };
     match question.sample.places().place(limit) {
         Place::Pod { .. } | Place::Container { .. } | Place::Other => {
-            Relieves::In(path(kill.victim).unwrap_or(limit).clone())
+            Relieves::In(path(victim).unwrap_or(limit).clone())
         }
         Place::Node | Place::Kubepods | Place::Qos { .. } => Relieves::All,
     }

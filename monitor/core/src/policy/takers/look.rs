@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::acted::{acted_on, ended_by_isobar, is_of_taker};
 use super::figures::{Counts, Holding};
 use super::lost::{Lost, capacity};
+use super::unattributed::Sums;
 use super::{ALONG, OF_LARGEST, RECENT, SHORTEST, Slot, TakerStanding, taker_from};
 use crate::model::cgroup::CgroupId;
 use crate::model::condition::ScopeName;
@@ -91,35 +92,32 @@ impl<'a> Look<'a> {
     fn since(&self, slot: usize) -> Lost {
         let Self { standing, counts, .. } = *self;
         let last = standing.slots.len() - 1;
-        let (now, then) = (standing.slots[last], standing.slots[slot]);
+        let before = (last - 1).max(slot);
+        let slots = [slot, before, last].map(|slot| standing.slots[slot]);
         let mut taken = BTreeMap::new();
-        let (mut sum, mut net) = (0u64, 0i128);
+        let (mut sum, mut all) = (0u64, Sums::default());
         for (id, readings) in &self.parties {
             let at = |slot| standing.at(readings, slot, counts);
             let (has, had) = (at(last), at(slot));
             let least = if self.ended.contains(id) { (slot..last).map(at).min() } else { None };
             let mut grown = has.saturating_sub(least.unwrap_or(had));
             if grown >= self.least && self.may_be_kept(*id) {
-                let left = standing.heirs.of(*id, then.at);
+                let left = standing.heirs.of(*id, slots[0].at);
                 let left = left.map_or(0, |left| left.amount(counts));
                 let peak = self.peaks.get(id).copied().unwrap_or_default();
                 let kept = standing.kept(readings, slot, counts).max(left).max(peak);
                 grown = has.saturating_sub(had.max(kept));
             }
-            net += i128::from(has) - i128::from(had);
+            all.add([had, at(before), has]);
             sum = sum.saturating_add(grown);
             if grown > 0 {
                 taken.insert(*id, grown);
             }
         }
-        let node = now.node.zip(then.node).filter(|_| self.is_whole);
-        let ended = i128::from(then.ended.0);
-        let rest =
-            node.map_or(0, |(now, then)| i128::from(now.0) - i128::from(then.0) - net + ended);
-        let unattributed = u64::try_from(rest.max(0)).unwrap_or(u64::MAX);
+        let unattributed = if self.is_whole { all.unattributed(&slots) } else { 0 };
         let lost = sum.saturating_add(unattributed);
         let is_established = lost >= self.capacity / LEAST_PART;
-        let over = now.at.since(then.at);
+        let over = self.age(slot);
         Lost { lost, over, taken, unattributed, is_established, ..Lost::default() }
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::model::cgroup::MemoryEvents;
 use crate::model::stall::{KernelStalls, OomKill, ShortLived};
 
 /// The kernel has killed in `victim` since the sample before, at the limit of `limit`.
@@ -105,4 +106,41 @@ fn kernel_kills_in_a_row_prolong_nothing() {
         node.at(*second, &hard).actions.pop().is_some()
     });
     assert_eq!(first, Some(3));
+}
+
+/// The event of a kill may come a sample late, and without the kernel side there is none.
+#[test]
+fn kernel_kills_are_known_by_their_counter() {
+    #[rustfmt::skip]
+    let table = [
+        // cgroups whose counter of kills grew, and whose limit was reached; held
+        (&[20, 10][..], &[][..],       true),  // a process of "a", because the node had no memory left
+        (&[20, 12],     &[],           true),  // of another
+        (&[20, 12],     &[20],         true),  // the limit of all pods
+        (&[20, 12],     &[20, 12],     false), // its own limit
+        (&[20, 10],     &[20, 10],     true),
+        (&[20, 10, 12], &[20, 12],     true),  // one at its own limit, one for the node
+        (&[],           &[20, 12],     false), // nothing was killed
+    ];
+    for (killed, at_limit, is_held) in table {
+        let mut node = Node::new();
+        let kubepods = Cgroup { path: CgroupPath("/kubepods".into()), ..Cgroup::default() };
+        node.sample.cgroups.insert(CgroupId(20), kubepods.into());
+        for id in [10, 12, 20].map(CgroupId) {
+            let group = Arc::make_mut(node.sample.cgroups.get_mut(&id).unwrap());
+            group.parent = (id != CgroupId(20)).then_some(CgroupId(20));
+            group.memory.events = Some(MemoryEvents { oom: 4, oom_kill: 3, ..Default::default() });
+        }
+        node.before = Some(node.sample.clone());
+        let count = |node: &mut Node, id: &u64, of: fn(&mut MemoryEvents) -> &mut u64| {
+            let group = Arc::make_mut(node.sample.cgroups.get_mut(&CgroupId(*id)).unwrap());
+            *of(group.memory.events.as_mut().unwrap()) += 1;
+        };
+        killed.iter().for_each(|id| count(&mut node, id, |events| &mut events.oom_kill));
+        at_limit.iter().for_each(|id| count(&mut node, id, |events| &mut events.oom));
+        let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
+        let verdict = node.at(1, &hard);
+        let want = is_held.then(|| Hold::KernelKilled { until: seconds(3) });
+        assert_eq!(verdict.held, want, "{killed:?} {at_limit:?}");
+    }
 }
