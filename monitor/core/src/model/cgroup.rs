@@ -118,6 +118,9 @@ pub struct Cgroup {
     pub pids_max: Option<Limit>,
     /// `io.stat`, summed over devices.
     pub io: Option<IoStat>,
+    /// `io.max`: devices on which it may not do as much as it likes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub io_limits: Vec<IoLimit>,
     /// Processes listed in `cgroup.procs`, this cgroup alone.
     pub n_procs: Option<u64>,
     /// A user other than root owns its directory, or one above it: its name proves nothing.
@@ -259,4 +262,23 @@ pub struct IoStat {
     pub written: Bytes,
     pub reads: u64,
     pub writes: u64,
+}
+
+/// A line of `io.max`: what a cgroup may do on one device each second; `None` has no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default, rename_all = "camelCase")]
+pub struct IoLimit {
+    /// Major and minor number.
+    pub device: (u32, u32),
+    /// `rbps`.
+    pub read: Option<Bytes>,
+    /// `wbps`.
+    pub written: Option<Bytes>,
+    /// `riops`.
+    pub reads: Option<u64>,
+    /// `wiops`.
+    pub writes: Option<u64>,
+    /// By the device's line of `io.stat`; `None` before it was read with the limit known.
+    pub done: Option<IoStat>,
 }

@@ -135,6 +135,9 @@ pub struct Scope {
     /// By `io.stat`; `None` without the io controller, or before two samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io: Option<IoRate>,
+    /// It got from a device what its own `io.max` allows: it waits for that limit, and for no other cgroup.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_at_io_limit: bool,
 }
 
 /// Union of waits: wall time in which at least one task waited.

@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use self::acted::{ended_by_isobar, is_of_taker};
+use self::acted::{acted_on, ended_by_isobar, is_of_taker};
 use self::anew::Anew;
 use self::figures::Holding;
 pub(crate) use self::figures::{Counts, cache, counted, freed_by_end, held, locked, swapped};
@@ -34,8 +34,9 @@ pub(crate) use self::room::Limited;
 use self::room::Rooms;
 use self::written::Written;
 use crate::model::cgroup::CgroupId;
-use crate::model::decision::{Action, StepKind};
+use crate::model::decision::{Action, Phase, StepKind};
 use crate::model::node::Meminfo;
+use crate::model::pod::Place;
 use crate::model::sample::Sample;
 use crate::model::snapshot::{Along, Scope, Snapshot};
 use crate::model::threshold::{Resource, Signal};
@@ -142,7 +143,10 @@ impl TakerStanding {
             }
         }
         self.thin_out(now);
-        let named = |id| Named::at(&parties.get(&id)?.place, sample);
+        let named = |id| {
+            let scope = parties.get(&id)?;
+            Named::at(&scope.place, &scope.path, sample)
+        };
         self.heirs.update(now, |id| parties.contains_key(&id), new.into_iter(), named);
     }
 
@@ -157,7 +161,9 @@ impl TakerStanding {
         let gone: Vec<_> = self.parties.extract_if(.., |id, _| !there.contains_key(id)).collect();
         let Some(before) = before.filter(|_| !gone.is_empty()) else { return };
         let (places, now) = (before.places(), sample.at.boot);
-        let takers = ended_by_isobar(sample, now, is_of_taker);
+        let of = [Resource::Memory, Resource::Pids];
+        let takers = ended_by_isobar(sample, now, |action| is_of_taker(action, &of));
+        let marked = acted_on(sample, |entry| entry.phase == Phase::Marked);
         let is_of_payer = |one: &Action| one.target.is_payer && one.step == StepKind::Evict;
         let payers = ended_by_isobar(sample, now, is_of_payer);
         for (id, readings) in gone {
@@ -171,12 +177,14 @@ impl TakerStanding {
                 slot.ended.0 = slot.ended.0.saturating_add(freed);
             }
             let place = places.place(&cgroup.path);
-            let (Some(pod), Some(slot)) = (pod_at(&place, before), self.slots.len().checked_sub(1))
-            else {
-                continue;
+            let Some(slot) = self.slots.len().checked_sub(1) else { continue };
+            let Some(named) = Named::at(&place, &cgroup.path, before) else { continue };
+            // The kernel took a service that was marked; of a pod it takes the containers alone.
+            let is_evicted = match place {
+                Place::Other => marked.contains(&id),
+                _ => pod_at(&place, before).is_some_and(|pod| pod.is_evicted),
             };
-            let Some(named) = Named::at(&place, before) else { continue };
-            let is_victim = takers.contains(&id) || pod.is_evicted && !payers.contains(&id);
+            let is_victim = takers.contains(&id) || is_evicted && !payers.contains(&id);
             let kept = |counts| self.kept(&readings, slot, counts);
             // Shared memory outlives it.
             let held = kept(Counts::Held).saturating_sub(last.shmem.0);

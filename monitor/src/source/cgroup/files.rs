@@ -32,6 +32,7 @@ pub(crate) enum File {
     MemoryMin,
     MemorySwapMax,
     PidsMax,
+    IoMax,
     Procs,
 }
 
@@ -39,7 +40,7 @@ use Controller::{Cpu, Io, Memory, Pids};
 use File::*;
 
 /// Every file in the order of the enum, its name, and the controller without which it is missing.
-const FILES: [(File, &CStr, Option<Controller>); 20] = [
+const FILES: [(File, &CStr, Option<Controller>); 21] = [
     (CpuPressure, c"cpu.pressure", None),
     (MemoryPressure, c"memory.pressure", None),
     (IoPressure, c"io.pressure", None),
@@ -59,6 +60,7 @@ const FILES: [(File, &CStr, Option<Controller>); 20] = [
     (MemoryMin, c"memory.min", Some(Memory)),
     (MemorySwapMax, c"memory.swap.max", Some(Memory)),
     (PidsMax, c"pids.max", Some(Pids)),
+    (IoMax, c"io.max", Some(Io)),
     (Procs, c"cgroup.procs", None),
 ];
 
@@ -82,7 +84,7 @@ impl File {
 
     /// Change when the cgroup is configured. No decision depends on the number of processes, so it
     /// is read with them.
-    pub(crate) const SETTINGS: [Self; 9] = [
+    pub(crate) const SETTINGS: [Self; 10] = [
         CpuMax,
         CpuWeight,
         MemoryMax,
@@ -91,6 +93,7 @@ impl File {
         MemoryMin,
         MemorySwapMax,
         PidsMax,
+        IoMax,
         Procs,
     ];
 
@@ -150,7 +153,7 @@ impl File {
             MemorySwapCurrent => memory.swap_current = Some(Bytes(value(text)?)),
             MemoryEvents => memory.events = Some(parse::memory_events(text)?),
             MemoryStat => memory.stat = Some(parse::memory_stat(text)?),
-            IoStat => cgroup.io = Some(parse::io_stat(text)?),
+            IoStat => cgroup.io = Some(parse::io_stat(text, &mut cgroup.io_limits)?),
             PidsCurrent => cgroup.pids_current = Some(value(text)?),
             CpuMax => {
                 let (quota, period) = parse::cpu_max(text)?;
@@ -163,6 +166,7 @@ impl File {
             MemoryMin => memory.min = Some(parse::limit(text)?),
             MemorySwapMax => memory.swap_max = Some(parse::limit(text)?),
             PidsMax => cgroup.pids_max = Some(parse::limit(text)?),
+            IoMax => cgroup.io_limits = parse::io_max(text, &cgroup.io_limits)?,
             Procs => cgroup.n_procs = Some(parse::n_procs(text)?),
         }
         Ok(None)

@@ -16,7 +16,7 @@ use super::{Tick, due, idle, xattr};
 use crate::source::gap::{Gaps, ReadError, unknown_line};
 use crate::source::mounts::{Extent, Root};
 use crate::source::pressure::LastRead;
-use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath, CpuFiles, MemoryFiles};
+use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath, CpuFiles, IoLimit, MemoryFiles};
 use isobar_core::model::sample::{Gap, GapReason};
 use isobar_core::model::units::Micros;
 
@@ -159,8 +159,14 @@ impl Group {
         let Cgroup { path, parent, .. } = &*self.last;
         let mut now = Cgroup { path: path.clone(), parent: *parent, ..Cgroup::default() };
         now.is_delegated = self.is_delegated;
+        now.io_limits = self.io_limits();
         carry_settings(&self.last, &mut now);
         Arc::new(now)
+    }
+
+    /// Those of the last reading, each with what was done on its device by then.
+    fn io_limits(&self) -> Vec<IoLimit> {
+        if self.files.has(File::IoMax) { self.last.io_limits.clone() } else { Vec::new() }
     }
 
     /// Reads the files that are due. A file that cannot be read becomes a gap.
@@ -172,6 +178,7 @@ impl Group {
             path: self.last.path.clone(),
             parent: self.last.parent,
             is_delegated: self.is_delegated,
+            io_limits: self.io_limits(),
             ..Cgroup::default()
         };
         let is_due = due(on.tick.number, self.id, Self::ALL_EVERY);

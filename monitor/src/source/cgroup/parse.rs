@@ -4,7 +4,7 @@
 
 use crate::source::lines::{Torn, key_value, keyed, lines, number, only_line, words};
 use crate::source::processes::pids;
-use isobar_core::model::cgroup::{CpuFiles, IoStat, Limit, MemoryEvents, MemoryStat};
+use isobar_core::model::cgroup::{CpuFiles, IoLimit, IoStat, Limit, MemoryEvents, MemoryStat};
 use isobar_core::model::units::{Bytes, Micros};
 
 /// A file that holds a number or the word `max`.
@@ -88,16 +88,61 @@ pub(crate) fn memory_stat(text: &[u8]) -> Result<MemoryStat, Torn> {
 }
 
 /// `io.stat`, summed over devices. A device without IO may have a line without numbers, and a
-/// cgroup without IO has no line at all.
-pub(crate) fn io_stat(text: &[u8]) -> Result<IoStat, Torn> {
+/// cgroup without IO has no line at all. What was done on a device that has a limit is kept with the limit.
+pub(crate) fn io_stat(text: &[u8], limits: &mut [IoLimit]) -> Result<IoStat, Torn> {
     let mut sum = IoStat::default();
+    limits.iter_mut().for_each(|limit| limit.done = Some(IoStat::default()));
     for numbered in lines(text) {
         let (n, line) = numbered?;
-        add_device(line, &mut sum).ok_or_else(|| {
-            Torn::new(n, "`major:minor rbytes=.. wbytes=.. rios=.. wios=..`", line)
-        })?;
+        let torn = || Torn::new(n, "`major:minor rbytes=.. wbytes=.. rios=.. wios=..`", line);
+        add_device(line, &mut sum).ok_or_else(torn)?;
+        let device = device(line);
+        let limit = limits.iter_mut().find(|limit| Some(limit.device) == device);
+        if let Some(done) = limit.and_then(|limit| limit.done.as_mut()) {
+            add_device(line, done).ok_or_else(torn)?;
+        }
     }
     Ok(sum)
+}
+
+/// The numbers of the device that a line begins with.
+fn device(line: &[u8]) -> Option<(u32, u32)> {
+    let first = words(line).next()?;
+    let colon = first.iter().position(|byte| *byte == b':')?;
+    let part = |text| u32::try_from(number(text)?).ok();
+    Some((part(&first[..colon])?, part(&first[colon + 1..])?))
+}
+
+/// `io.max`: a line for each device that has a limit. What was `known` to be done on it is kept.
+/// Source: `tg_print_limit`, block/blk-throttle.c.
+pub(crate) fn io_max(text: &[u8], known: &[IoLimit]) -> Result<Vec<IoLimit>, Torn> {
+    let limit = |line| {
+        let mut limit = IoLimit { device: device(line)?, ..IoLimit::default() };
+        for word in words(line).skip(1) {
+            let (key, value) = key_value(word)?;
+            let value = match limit_word(value)? {
+                Limit::Max => continue,
+                Limit::At(value) => Some(value),
+            };
+            match key {
+                b"rbps" => limit.read = value.map(Bytes),
+                b"wbps" => limit.written = value.map(Bytes),
+                b"riops" => limit.reads = value,
+                b"wiops" => limit.writes = value,
+                _ => {}
+            }
+        }
+        let known = known.iter().find(|known| known.device == limit.device);
+        limit.done = known.and_then(|known| known.done);
+        Some(limit)
+    };
+    lines(text)
+        .map(|numbered| {
+            let (n, line) = numbered?;
+            let form = "`major:minor rbps=.. wbps=.. riops=.. wiops=..`";
+            limit(line).ok_or_else(|| Torn::new(n, form, line))
+        })
+        .collect()
 }
 
 fn add_device(line: &[u8], sum: &mut IoStat) -> Option<()> {

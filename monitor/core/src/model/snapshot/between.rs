@@ -199,6 +199,7 @@ fn scope(
         scope.cpu_usage = Some(deltas.cpu_usage(before.into(), after.into(), pair.n_cpus));
     }
     scope.io = pair.io(before, cgroup);
+    scope.is_at_io_limit = IoRate::is_at_limit(before, cgroup, pair.interval);
     if let Some(((earlier, later), (waited, waits))) =
         pair.tables.as_ref().zip(beside.waits.as_mut())
     {

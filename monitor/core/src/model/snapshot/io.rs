@@ -7,8 +7,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::cgroup::IoStat;
+use crate::model::cgroup::{Cgroup, IoLimit, IoStat};
 use crate::model::units::{Bytes, Nanos, Percent, scale};
+
+/// A limit is reached where less than this part of it is left: the kernel counts in slices of time.
+const NEARLY: u64 = 10;
 
 /// Read and written, per second of the interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +37,37 @@ impl IoRate {
             reads: rate(before.reads, after.reads)?,
             writes: rate(before.writes, after.writes)?,
         })
+    }
+
+    /// Whether a cgroup got from a device what its own `io.max` allows, or would have with one request more:
+    /// then it waits for its limit, and for no other cgroup.
+    pub(super) fn is_at_limit(before: &Cgroup, after: &Cgroup, interval: Nanos) -> bool {
+        let at_limit = |limit: &IoLimit| {
+            let earlier = before.io_limits.iter().find(|earlier| earlier.device == limit.device)?;
+            let (earlier, done) = (earlier.done?, limit.done?);
+            let bytes = |limit: Option<Bytes>| limit.map(|limit| limit.0);
+            let mean = |bytes: Bytes, requests: u64| bytes.0 / requests.max(1);
+            let all = [
+                (bytes(limit.read), earlier.read.0, done.read.0, mean(done.read, done.reads)),
+                (
+                    bytes(limit.written),
+                    earlier.written.0,
+                    done.written.0,
+                    mean(done.written, done.writes),
+                ),
+                (limit.reads, earlier.reads, done.reads, 1),
+                (limit.writes, earlier.writes, done.writes, 1),
+            ];
+            let is_reached = |(limit, before, after, one): (Option<u64>, u64, u64, u64)| {
+                let all = limit.map(|limit| scale(limit, interval.0, Nanos::SECOND.0));
+                let done = after.checked_sub(before).map(|done| done.saturating_add(one));
+                all.zip(done).is_some_and(|(all, done)| done >= all - all / NEARLY)
+            };
+            Some(all.into_iter().any(is_reached))
+        };
+        before.io.is_some()
+            && after.io.is_some()
+            && after.io_limits.iter().any(|limit| at_limit(limit).unwrap_or_default())
     }
 
     /// Read and written.
@@ -103,6 +137,45 @@ mod tests {
             let got = IoRate::between(before, after, Nanos(Nanos::SECOND.0 / 2));
             let got = got.map(|rate| (rate.read.0, rate.written.0, rate.reads, rate.writes));
             assert_eq!(got, want, "{after:?}");
+        }
+    }
+
+    #[test]
+    fn at_limit_is_who_gets_what_its_own_limit_allows() {
+        let stat = |mib: u64, reads| IoStat { read: Bytes(mib << 20), reads, ..IoStat::default() };
+        let limit = |mib: u64, reads: Option<u64>, done| IoLimit {
+            device: (8, 0),
+            read: (mib > 0).then_some(Bytes(mib << 20)),
+            reads,
+            done,
+            ..IoLimit::default()
+        };
+        #[rustfmt::skip]
+        let table = [
+            // MiB and requests per second that are allowed; read before, and half a second later; at it
+            ((10, None),      Some((100, 800)), Some((105, 840)), true),
+            ((10, None),      Some((100, 800)), Some((104, 832)), false), // the disk gives no more
+            ((10, None),      Some((100, 100)), Some((104, 104)), true), // a request is of 1 MiB
+            ((0, Some(100)),  Some((100, 800)), Some((101, 850)), true),
+            ((0, Some(100)),  Some((100, 800)), Some((101, 840)), false),
+            ((10, Some(100)), Some((100, 800)), Some((101, 850)), true), // at one of both
+            ((0, None),       Some((100, 800)), Some((900, 900)), false),
+            ((10, None),      None,             Some((105, 840)), false), // not known
+            ((10, None),      Some((100, 800)), None,             false),
+            ((10, None),      Some((100, 800)), Some((99, 840)),  false), // counted anew
+        ];
+        for ((mib, requests), before, after, want) in table {
+            let group = |done: Option<(u64, u64)>| Cgroup {
+                io: Some(IoStat::default()),
+                io_limits: vec![limit(mib, requests, done.map(|(mib, reads)| stat(mib, reads)))],
+                ..Cgroup::default()
+            };
+            let (before, after) = (group(before), group(after));
+            let half = Nanos(Nanos::SECOND.0 / 2);
+            assert_eq!(IoRate::is_at_limit(&before, &after, half), want, "{before:?} {after:?}");
+            let unlimited = Cgroup { io: after.io, ..Cgroup::default() };
+            assert!(!IoRate::is_at_limit(&unlimited, &after, half), "its limit is new");
+            assert!(!IoRate::is_at_limit(&before, &unlimited, half), "it has none any more");
         }
     }
 }

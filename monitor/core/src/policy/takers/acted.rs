@@ -6,6 +6,7 @@ use super::ALONG;
 use crate::model::cgroup::CgroupId;
 use crate::model::decision::{Action, InForce, Phase};
 use crate::model::sample::Sample;
+use crate::model::threshold::Resource;
 use crate::model::units::Nanos;
 
 /// The cgroups of targets of such actions that isobar really took.
@@ -27,7 +28,8 @@ pub(super) fn ended_by_isobar(
     })
 }
 
-/// What a victim held was too much, so all that it takes again counts, unless it paid for others.
-pub(super) fn is_of_taker(action: &Action) -> bool {
-    !action.target.is_payer
+/// What a victim held of one of these was too much, so all that it takes again counts, unless it paid for
+/// others.
+pub(super) fn is_of_taker(action: &Action, of: &[Resource]) -> bool {
+    !action.target.is_payer && of.contains(&action.reason.threshold.resource())
 }

@@ -1,5 +1,5 @@
-//! What pods held that ended lately. The pod that comes in place of one takes that again, as a container
-//! does that is started again: it is no growth.
+//! What pods and services held that ended lately. What comes in place of one takes that again, as a
+//! container does that is started again: it is no growth.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::figures::Holding;
 use super::{ALONG, LONGEST};
-use crate::model::cgroup::CgroupId;
+use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::pod::Place;
 use crate::model::sample::Sample;
 use crate::model::units::Nanos;
@@ -38,14 +38,14 @@ pub(super) struct Heirs {
     heirs: BTreeMap<CgroupId, Left>,
 }
 
-/// What a pod left.
+/// What a pod or service left.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Left {
     pub(super) at: Nanos,
     pub(super) held: Holding,
 }
 
-/// What a pod is one of, whatever its version is, and its own name.
+/// What a pod is one of, whatever its version is, and its own name; of a service its path.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Named {
     namespace: String,
@@ -73,15 +73,22 @@ impl Named {
         Some(Self { namespace, kind, owner, name })
     }
 
-    /// The pod at a place, as far as the sample names it.
-    pub(super) fn at(place: &Place, sample: &Sample) -> Option<Self> {
-        Self::of(pod_at(place, sample)?)
+    /// What is at a place: a pod, as far as the sample names it, or a service, whose path stays when it is
+    /// started again.
+    pub(super) fn at(place: &Place, path: &CgroupPath, sample: &Sample) -> Option<Self> {
+        match place {
+            Place::Other if path.0.len() <= LONGEST_NAME => {
+                Some(Self { name: (*path.0).to_owned(), ..Self::default() })
+            }
+            Place::Other => None,
+            _ => Self::of(pod_at(place, sample)?),
+        }
     }
 
     fn is_of_the_same(&self, other: &Self) -> bool {
         let Self { namespace, kind, owner, name } = self;
         (namespace, kind, owner) == (&other.namespace, &other.kind, &other.owner)
-            && (kind != NODE || *name == other.name)
+            && (*name == other.name || !owner.is_empty() && kind != NODE)
     }
 }
 

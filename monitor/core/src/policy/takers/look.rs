@@ -73,7 +73,7 @@ impl<'a> Look<'a> {
             capacity,
             least: taker_from(0, resource),
             is_whole: scope == ScopeName::System && counts == Counts::Held,
-            ended: ended_by_isobar(sample, now, is_of_taker),
+            ended: ended_by_isobar(sample, now, |action| is_of_taker(action, &[resource])),
             peaks: BTreeMap::new(),
         })
     }

@@ -231,8 +231,11 @@ impl Node {
             }
         }
         for party in replacing {
-            let slice = party.path.rsplit_once("/pod").map_or("", |(slice, _)| slice);
-            let path = format!("{slice}/pod{}", self.parties.len());
+            // A service that is started again keeps its path.
+            let path = match party.path.rsplit_once("/pod") {
+                Some((slice, _)) => format!("{slice}/pod{}", self.parties.len()),
+                None => party.path.clone(),
+            };
             self.parties.push(Party { path, ..party });
             self.told.take();
         }

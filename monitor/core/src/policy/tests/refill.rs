@@ -51,6 +51,24 @@ fn what_was_held_before_in_the_same_place_is_no_growth() {
     }
 }
 
+/// systemd makes a service that is started again a new cgroup.
+#[test]
+fn what_a_service_held_before_at_its_path_is_no_growth() {
+    for (leak, rate, seed) in [(2, 100, 0), (5, 400, 1), (20, 200, 2), (60, 100, 3)] {
+        let mut node = node(seed, leak * MIB, Growth::Steady);
+        let database = &mut node.parties[1];
+        let growth = Growth::Replaced((100 + leak * 8) * MIB, rate * MIB);
+        let path = "/system.slice/database.service".into();
+        *database = Party { path, growth, ..steady(database.held) };
+        let mut marked = Vec::new();
+        let toll = node.run_and_tell(Policy::Engine(Order::Cause), 300, |action| {
+            marked.extend(Some(action.target.uid.clone()).filter(|uid| uid.starts_with('/')));
+        });
+        assert_eq!((toll.wrong, toll.out_of_memory), (0, 0), "{leak} {rate}: {toll:?}");
+        assert_eq!(marked, [""; 0], "{leak} {rate}: {toll:?}");
+    }
+}
+
 /// A service or critical pod leaks, which the kernel would not take first.
 /// So the largest pod pays, and starts again.
 #[test]

@@ -103,8 +103,41 @@ fn io_stat_sums_devices() {
         ("8:0 rbytes=1\n8:16 rbytes=1", Err(2)),
     ];
     for (text, want) in table {
-        assert_eq!(io_stat(text.as_bytes()).map_err(|torn| torn.line), want, "{text:?}");
+        assert_eq!(io_stat(text.as_bytes(), &mut []).map_err(|torn| torn.line), want, "{text:?}");
     }
+}
+
+#[test]
+fn io_limits_have_what_was_done_on_their_devices() {
+    let limit = |device, read, writes| IoLimit {
+        device,
+        read: read.map(Bytes),
+        writes,
+        ..IoLimit::default()
+    };
+    let [disk, other] = [limit((8, 0), Some(1_000), None), limit((259, 1), Some(5), Some(7))];
+    #[rustfmt::skip]
+    let table = [
+        ("", Ok(vec![])),
+        ("8:0 rbps=1000 wbps=max riops=max wiops=max\n", Ok(vec![disk])),
+        ("8:0 rbps=1000\n259:1 rbps=5 wbps=max riops=max wiops=7 later=max\n", Ok(vec![disk, other])),
+        ("8:0 rbps=1000\n8 rbps=5\n", Err(2)),
+        ("8:0 rbps=x\n", Err(1)),
+        ("8:0 rbps\n", Err(1)),
+        ("8:-1 rbps=5\n", Err(1)),
+        ("8:0 rbps=1000", Err(1)),
+    ];
+    for (text, want) in table {
+        assert_eq!(io_max(text.as_bytes(), &[]).map_err(|torn| torn.line), want, "{text:?}");
+    }
+    let mut limits = vec![disk, other];
+    let sum = io_stat(b"8:0 rbytes=3 rios=1\n8:1 rbytes=4\n", &mut limits).unwrap();
+    assert_eq!(sum, IoStat { read: Bytes(7), reads: 1, ..IoStat::default() });
+    let done = [limits[0].done, limits[1].done].map(|done| done.map(|done| done.read));
+    assert_eq!(done, [Some(Bytes(3)), Some(Bytes(0))], "a device without a line has done nothing");
+    let changed = io_max(b"8:0 rbps=7\n8:1 rbps=7\n", &limits).unwrap();
+    let done = [changed[0].done, changed[1].done].map(|done| done.map(|done| done.read));
+    assert_eq!(done, [Some(Bytes(3)), None], "of a new one it is not known");
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub struct Entry {
     pub harm: Harm,
     /// CPU time of a pod or workload, bytes of memory charged, or bytes read and written.
     pub taken: u64,
-    /// Memory stall at limits of its own.
+    /// Memory stall, or waits for a disk, at limits of its own.
     #[serde(skip_serializing_if = "is_none")]
     pub limited: Nanos,
     /// Memory stall because the node or its allocatable was short.

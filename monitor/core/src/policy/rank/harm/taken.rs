@@ -10,7 +10,7 @@ use crate::model::snapshot::{Along, Scope};
 use crate::model::stall::MemoryCause;
 use crate::model::units::{Nanos, Percent, scale};
 use crate::policy::rank::contender::Harm;
-use crate::policy::workload::Parties;
+use crate::policy::workload::{Parties, above};
 
 /// Where pages are larger, too little counts as reclaimed, and growth alone is left.
 const PAGE: u64 = 4_096;
@@ -30,7 +30,7 @@ struct Part {
     cost: u64,
     /// Wall time for memory, task time for IO.
     waited: Nanos,
-    /// At its own limits, which no other party causes.
+    /// At its own limits, which no other party causes; no part of `waited`.
     limited: Nanos,
     /// Because the node or its allocatable was short.
     short: Nanos,
@@ -55,10 +55,24 @@ impl<'a> Share<'a> {
 
     /// Disks: bytes read and written, and task time in IO wait.
     pub(super) fn of_io(tree: &Tree<'a>, parties: &Parties<'_>, before: &Sample) -> Self {
-        Self::of(tree, parties, before, moved, |scope| {
-            let waited = scope.io_wait.map(|wait| wait.now).unwrap_or_default();
-            Part { waited, ..Part::default() }
-        })
+        let waited = |scope: &Scope| scope.io_wait.map(|wait| wait.now).unwrap_or_default();
+        let mut share = Self::of(tree, parties, before, moved, |scope| Part {
+            waited: waited(scope),
+            ..Part::default()
+        });
+        let scopes = &tree.snapshot.scopes;
+        for (id, scope) in scopes.iter().filter(|(_, scope)| scope.is_at_io_limit) {
+            let Some(party) = tree.parties.get(id) else { continue };
+            let mut above =
+                above(*id, tree.snapshot).take_while(|id| tree.parties.get(id) == Some(party));
+            // Its waits are part of those of what it lies in.
+            let is_counted =
+                above.any(|id| scopes.get(&id).is_some_and(|above| above.is_at_io_limit));
+            let Some(part) = share.0.get_mut(party).filter(|_| !is_counted) else { continue };
+            let own = waited(scope).min(part.waited);
+            (part.waited, part.limited) = (part.waited.since(own), part.limited.plus(own));
+        }
+        share
     }
 
     fn of(

@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::model::decision::{InForce, Met, Phase, StepKind, Trigger, made};
+use crate::model::quantity::Quantity;
 use crate::model::settings::usual_pressure_thresholds;
+use crate::model::threshold::{Amount, Signal, Threshold};
 use crate::model::workload::{Owner, Pod, Pods};
 
 /// MiB that the daemon takes in a second.
@@ -33,6 +35,8 @@ fn pod(uid: &str, owner: Option<(&str, &str, &str)>) -> Pod {
 enum End {
     ByItself,
     ByIsobar,
+    /// By isobar, because a disk was full.
+    ForADisk,
     /// By isobar, for what others took.
     AsPayer,
     /// The same without the API; and later by the kubelet, which isobar has no part in.
@@ -44,7 +48,10 @@ enum End {
 
 /// The first pod, ended by isobar.
 fn killed(step: StepKind, is_payer: bool) -> InForce {
-    let threshold = Trigger::Pressure(usual_pressure_thresholds()[0]);
+    killed_because(Trigger::Pressure(usual_pressure_thresholds()[0]), step, is_payer)
+}
+
+fn killed_because(threshold: Trigger, step: StepKind, is_payer: bool) -> InForce {
     let reason = Met { threshold, since: Nanos(0), is_due: true, measured: 0, missing: None };
     let mut action = made::action(step, reason);
     action.target.cgroup = Some(CgroupId(3));
@@ -52,6 +59,12 @@ fn killed(step: StepKind, is_payer: bool) -> InForce {
     action.target.is_payer = is_payer;
     let phase = Phase::Ended { at: Nanos(END * Nanos::SECOND.0) };
     InForce { action, since: Nanos(0), held: None, phase }
+}
+
+fn disk() -> Trigger {
+    let value = Amount::Quantity(Quantity::bytes(MIB));
+    let (signal, grace) = (Signal::NodefsAvailable, Nanos(0));
+    Trigger::Eviction(Threshold { signal, value, grace, min_reclaim: None })
 }
 
 /// A pod that comes at a second, and takes 60 MiB in each until it holds so many.
@@ -88,6 +101,7 @@ fn told(first: Option<(&str, &str, &str)>, others: &[Second], end: End) -> Vec<(
         sample.pods = Some(Pods::clone(&pods));
         let killed = match end {
             End::ByIsobar => Some(killed(StepKind::KillContainers, false)),
+            End::ForADisk => Some(killed_because(disk(), StepKind::KillContainers, false)),
             End::AsPayer => Some(killed(StepKind::Evict, true)),
             End::AsPayerAndByTheKubelet => Some(killed(StepKind::KillContainers, true)),
             _ => None,
@@ -131,7 +145,7 @@ fn what_a_pod_held_is_no_growth_of_the_one_that_comes_in_its_place() {
             large.map(|(name, mib)| (name.clone(), amount(&name, mib))).collect()
         };
         let want: Vec<_> = want.iter().map(|(name, mib)| ((*name).to_owned(), *mib)).collect();
-        for end in [End::ByItself, End::AsPayer] {
+        for end in [End::ByItself, End::AsPayer, End::ForADisk] {
             assert_eq!(of(end), want, "{what}, {end:?}");
         }
         for end in
@@ -145,14 +159,16 @@ fn what_a_pod_held_is_no_growth_of_the_one_that_comes_in_its_place() {
 
 #[test]
 fn what_a_payer_held_is_no_growth_of_its_next_container() {
-    for (is_payer, want) in [(true, DAEMON), (false, "shop/u1")] {
+    let by = |is_payer| killed(StepKind::KillContainers, is_payer);
+    let for_a_disk = killed_because(disk(), StepKind::KillContainers, false);
+    for (ended, want) in [(by(true), DAEMON), (by(false), "shop/u1"), (for_a_disk, DAEMON)] {
         let pods: Pods = BTreeMap::from([("u1".to_owned(), pod("u1", None))]).into();
         let at = |t: u64| {
             let held = if t < END { 300 } else { (60 * t.saturating_sub(END + 4)).min(290) };
             let own = 10 + LEAK * t;
             let mut sample = sample(t, held + own, &[("/kubepods", 0), (DAEMON, own), (POD, held)]);
             sample.pods = Some(Pods::clone(&pods));
-            sample.in_force.extend((t >= END).then(|| killed(StepKind::KillContainers, is_payer)));
+            sample.in_force.extend((t >= END).then(|| ended.clone()));
             sample
         };
         let (_, takers, _) = takers(&(0..=END + 14).map(at).collect::<Vec<_>>());

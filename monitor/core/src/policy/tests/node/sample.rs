@@ -1,6 +1,6 @@
 //! What the agent would read on a generated node.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Kib, Node, Party, nanos};
@@ -70,8 +70,8 @@ impl Node {
                 .filter(|_| !group.path.is_root())
                 .and_then(|above| ids.get(if above.is_empty() { "/" } else { above }).copied());
         }
-        let gone = self.parties.iter().filter(|party| party.is_gone);
-        let gone: BTreeSet<&str> = gone.map(|party| &*party.path).collect();
+        let first = cgroups.len() - self.parties.len();
+        let is_there = |at: usize| at.checked_sub(first).is_none_or(|at| !self.parties[at].is_gone);
         let available = bytes(self.available());
         let memory =
             Meminfo { total: bytes(self.memory), free: available, available, ..Meminfo::default() };
@@ -79,10 +79,11 @@ impl Node {
         let mut sample = Sample {
             tick,
             at: Moment { boot: nanos(now), wall: nanos(now) },
-            cgroups: (1..)
-                .map(CgroupId)
-                .zip(cgroups.into_iter().map(Arc::new))
-                .filter(|(_, group)| !gone.contains(&*group.path.0))
+            cgroups: cgroups
+                .into_iter()
+                .enumerate()
+                .filter(|(at, _)| is_there(*at))
+                .map(|(at, group)| (CgroupId(at as u64 + 1), Arc::new(group)))
                 .collect(),
             pods: Some(Arc::clone(self.told.get_or_init(|| Arc::new(self.tell())))),
             in_force: self.in_force.clone(),

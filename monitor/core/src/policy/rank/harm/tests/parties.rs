@@ -29,6 +29,37 @@ fn harm_of_disk_waits_counts_requests() {
     }
 }
 
+/// Two pods wait for a disk, one of them for its own `io.max`.
+#[test]
+fn waits_at_an_own_io_limit_are_nobody_elses_doing() {
+    #[rustfmt::skip]
+    let table = [
+        // A or its container is at its limit; of A's 400 ms in that container; A's harm to others and itself, and B's
+        ([false, false], 400, (75, 300), (100, 25)),
+        ([true, false],  400, (75, 400), (0, 25)),
+        ([false, true],  400, (75, 400), (0, 25)),
+        ([true, true],   400, (75, 400), (0, 25)), // and not twice
+        ([false, true],  300, (75, 375), (25, 25)), // another container waits for the disk
+    ];
+    for (at_limit, inside, a, b) in table {
+        let mut node = Node::new();
+        let pod = node.id(POD_A);
+        node.scope(IN_A).parent = Some(pod);
+        for (path, mib, waited) in [(POD_A, 30_u64, 400), (POD_B, 10, 100), (IN_A, 30, inside)] {
+            let (id, scope) = (node.id(path), node.scope(path));
+            scope.io_wait = Some(Waited { now: Nanos(waited * MS), total: Nanos(0) });
+            let files = Arc::make_mut(scope.files.as_mut().unwrap());
+            files.io = Some(IoStat { read: Bytes(mib << 20), ..IoStat::default() });
+            let earlier = Cgroup { io: Some(IoStat::default()), ..files.clone() };
+            node.before.cgroups.insert(id, earlier.into());
+        }
+        (node.scope(POD_A).is_at_io_limit, node.scope(IN_A).is_at_io_limit) = at_limit.into();
+        node.update();
+        let got = [node.harm(Resource::Io, "a"), node.harm(Resource::Io, "b")];
+        assert_eq!(got, [a, b], "{at_limit:?} {inside}");
+    }
+}
+
 /// Forty tasks of a pod with the least weight wait for one that runs within its part of the CPUs.
 #[test]
 fn who_runs_by_right_harms_none() {
