@@ -19,6 +19,7 @@ use super::json;
 use super::problem::{Invalid, Place, Problem, Problems};
 use super::yaml::{self, Node};
 use isobar_core::model::pod::QosClass;
+use isobar_core::model::threshold::Resource;
 use isobar_core::model::workload::{Container, Owner, Pod};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -129,6 +130,8 @@ impl Manifest {
                 resources.requests.extend(allocated);
             }
             pod.is_evicted = status.text("reason") == Some("Evicted");
+            pod.evicted_for =
+                status.text("message").filter(|_| pod.is_evicted).and_then(evicted_for);
             pod.is_over = matches!(status.text("phase"), Some("Succeeded" | "Failed"));
             for key in ["initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"]
             {
@@ -165,6 +168,24 @@ fn below<'a>(object: &mut Fields<'a>, keys: &[&'static str]) -> Option<Fields<'a
     let (first, rest) = keys.split_first()?;
     let mut next = object.required(first)?.map()?;
     if rest.is_empty() { Some(next) } else { below(&mut next, rest) }
+}
+
+/// What was short when the kubelet evicted a pod, by the message that it leaves.
+/// Source: `pkg/kubelet/eviction/helpers.go`, `evictionMessage`; `eviction_manager.go`,
+/// `emptyDirMessageFmt`, `podEphemeralStorageMessageFmt`, `containerEphemeralStorageMessageFmt`.
+fn evicted_for(message: &str) -> Option<Resource> {
+    let Some(short) = message.strip_prefix("The node was low on resource: ") else {
+        let own_limits = ["Usage of EmptyDir", "Pod ephemeral local storage", "Container "];
+        let is_of_disk = own_limits.iter().any(|start| message.starts_with(start));
+        return is_of_disk.then_some(Resource::Storage);
+    };
+    match short.split('.').next()? {
+        "memory" => Some(Resource::Memory),
+        "ephemeral-storage" => Some(Resource::Storage),
+        "inodes" => Some(Resource::Inodes),
+        "pids" => Some(Resource::Pids),
+        _ => None,
+    }
 }
 
 fn read_metadata(metadata: &mut Fields<'_>, pod: &mut Pod) {

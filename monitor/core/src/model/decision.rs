@@ -133,6 +133,17 @@ pub struct Met {
     pub missing: Option<u64>,
 }
 
+impl Met {
+    /// When its grace period was over, or will be.
+    #[must_use]
+    pub fn due_since(&self) -> Nanos {
+        self.since.plus(match self.threshold {
+            Trigger::Eviction(threshold) => threshold.grace,
+            Trigger::Pressure(threshold) => threshold.grace,
+        })
+    }
+}
+
 /// What can start relief.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

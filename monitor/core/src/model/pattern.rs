@@ -8,7 +8,16 @@ use super::cgroup::CgroupPath;
 /// A pattern of cgroup paths: `*` and `?` match within a name, `**` matches any number of names.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(with = "String"))]
-pub struct PathPattern(glob::Pattern);
+pub struct PathPattern(Vec<Name>);
+
+/// What a pattern says of one name of a path. Each is matched by itself: the time that a whole path
+/// would take grows without bound with the number of wildcards.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Name {
+    /// `**`
+    Any,
+    Like(glob::Pattern),
+}
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
@@ -24,8 +33,28 @@ impl PathPattern {
     /// True if the pattern matches the whole path.
     #[must_use]
     pub fn fits(&self, path: &CgroupPath) -> bool {
-        let options = glob::MatchOptions { require_literal_separator: true, ..Default::default() };
-        self.0.matches_with(&path.0, options)
+        let names: Vec<&str> = path.0.split('/').collect();
+        let (mut at, mut name) = (0, 0);
+        // The last `**` so far, and the name that is its next: what comes before it is settled.
+        let mut any = None;
+        while name < names.len() {
+            match self.0.get(at) {
+                Some(Name::Any) if at + 1 == self.0.len() => return true,
+                Some(Name::Any) => {
+                    at += 1;
+                    any = Some((at, name));
+                }
+                Some(Name::Like(like)) if like.matches(names[name]) => {
+                    (at, name) = (at + 1, name + 1);
+                }
+                _ => {
+                    let Some((after, next)) = any else { return false };
+                    (at, name) = (after, next + 1);
+                    any = Some((after, name));
+                }
+            }
+        }
+        at == self.0.len()
     }
 }
 
@@ -36,13 +65,22 @@ impl FromStr for PathPattern {
         if !text.starts_with('/') {
             return Err(PatternError::NoSlash);
         }
-        glob::Pattern::new(text).map(Self).map_err(|why| PatternError::Wildcards(why.msg.into()))
+        let like = |name| match name {
+            "**" => Ok(Name::Any),
+            name => glob::Pattern::new(name).map(Name::Like),
+        };
+        let names = text.split('/').map(like).collect::<Result<_, _>>();
+        names.map(Self).map_err(|why| PatternError::Wildcards(why.msg.into()))
     }
 }
 
 impl fmt::Display for PathPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.as_str())
+        let names = self.0.iter().map(|name| match name {
+            Name::Any => "**",
+            Name::Like(like) => like.as_str(),
+        });
+        f.write_str(&names.collect::<Vec<_>>().join("/"))
     }
 }
 
@@ -59,6 +97,14 @@ mod tests {
             ("/system.slice/*.service", "/system.slice/a.slice/b.service",   false),
             ("/batch/**",               "/batch/a/b",                        true),
             ("/batch/**",               "/batches/a",                        false),
+            ("/batch/**",               "/batch",                            false),
+            ("/batch/**/b",             "/batch/b",                          true),
+            ("/batch/**/b",             "/batch/b/a/b",                      true),
+            ("/batch/**/b",             "/batch/b/a",                        false),
+            ("/**/a/**/b/*",            "/a/b/a/c/b/d",                      true),
+            ("/**/a/**/b/*",            "/a/b/a/c/b",                        false),
+            ("/**",                     "/",                                 true),
+            ("/a/[bc]?",                "/a/cd",                             true),
             ("/a",                      "/a",                                true),
             ("/a",                      "/a/b",                              false),
         ];
@@ -67,8 +113,25 @@ mod tests {
             assert_eq!(parsed.fits(&CgroupPath(path.into())), want, "{pattern} {path}");
             assert_eq!(parsed.to_string(), pattern);
         }
-        for text in ["", "system.slice", "/a***", "/a[", "**"] {
+        for text in ["", "system.slice", "/a***", "/a[", "**", "/a[/]"] {
             assert!(text.parse::<PathPattern>().is_err(), "{text:?}");
+        }
+    }
+
+    /// Each would take longer than anyone waits, if a wildcard tried again what those after it did.
+    #[test]
+    fn pattern_of_many_wildcards_is_matched_at_once() {
+        let letters = "a".repeat(200);
+        let names = "/a".repeat(200);
+        #[rustfmt::skip]
+        let table = [
+            (format!("/x/{}!", "*?".repeat(40)),    format!("/x/{letters}/y")),
+            (format!("/x/{}!/y", "*?".repeat(40)),  format!("/x/{letters}/y")),
+            (format!("{}/b", "/**/*".repeat(40)),   names),
+        ];
+        for (pattern, path) in table {
+            let parsed: PathPattern = pattern.parse().unwrap();
+            assert!(!parsed.fits(&CgroupPath(path.as_str().into())), "{pattern} {path}");
         }
     }
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::pod::{Place, QosClass};
 use super::quantity::{Quantity, ResourceList};
+use super::threshold::Resource;
 
 /// The pods of a node by uid, shared: they change far less often than samples are taken.
 pub type Pods = Arc<BTreeMap<String, Pod>>;
@@ -99,6 +100,10 @@ pub struct Pod {
     /// `status.reason` is Evicted: the kubelet ended it. While its containers run, an event of the
     /// kubelet's says that it ends it.
     pub is_evicted: bool,
+    /// What was short, by the message of its status; `None` if it was not evicted, or the message is
+    /// another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evicted_for: Option<Resource>,
     /// `spec.restartPolicy`; `None` in recordings of before it was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restart_policy: Option<RestartPolicy>,

@@ -41,6 +41,7 @@ use crate::model::sample::Sample;
 use crate::model::snapshot::{Along, Scope, Snapshot};
 use crate::model::threshold::{Resource, Signal};
 use crate::model::units::{Bytes, Nanos};
+use crate::model::workload::Pod;
 use crate::policy::workload::Parties;
 
 /// A loss is looked at over this time at least: in less, one allocation would be the whole of it.
@@ -182,7 +183,7 @@ impl TakerStanding {
             // The kernel took a service that was marked; of a pod it takes the containers alone.
             let is_evicted = match place {
                 Place::Other => marked.contains(&id),
-                _ => pod_at(&place, before).is_some_and(|pod| pod.is_evicted),
+                _ => pod_at(&place, before).is_some_and(is_evicted),
             };
             let is_victim = takers.contains(&id) || is_evicted && !payers.contains(&id);
             let kept = |counts| self.kept(&readings, slot, counts);
@@ -253,6 +254,12 @@ impl TakerStanding {
         }
         limited
     }
+}
+
+/// Whether the kubelet has evicted this pod for want of something that it holds as memory or threads.
+fn is_evicted(pod: &Pod) -> bool {
+    let is_of_disk = matches!(pod.evicted_for, Some(Resource::Storage | Resource::Inodes));
+    pod.is_evicted && !is_of_disk
 }
 
 /// From how much on a party is a cause where the largest taker took `largest`: a quarter of that.

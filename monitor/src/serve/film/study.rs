@@ -20,9 +20,11 @@ use crate::serve::history::{ago, only};
 use crate::serve::negotiate::made;
 use crate::serve::parts::OfTick;
 use crate::serve::{Pairs, Shared, refuse};
+use isobar_core::model::condition::ConditionName;
 use isobar_core::model::sample::Moment;
 use isobar_core::model::settings::Settings;
-use isobar_core::model::units::Nanos;
+use isobar_core::model::threshold::PressureSignal;
+use isobar_core::model::units::{Nanos, Percent};
 use isobar_core::view::Document;
 use isobar_kubelet::advice::Advice;
 
@@ -256,10 +258,45 @@ fn changed(settings: &Settings, change: &Value) -> Result<Settings, String> {
     let mut value = json!(settings);
     merge(&mut value, change);
     let changed = Settings::deserialize(&value).map_err(|why| format!("change: {why}"))?;
-    match unknown(change, &json!(changed), String::new()) {
-        Some(path) => Err(format!("change: there is no setting {path}; /api/v1/settings has all")),
+    if let Some(path) = unknown(change, &json!(changed), String::new()) {
+        return Err(format!("change: there is no setting {path}; /api/v1/settings has all"));
+    }
+    match beyond(&changed) {
+        Some(why) => Err(format!("change: {why}")),
         None => Ok(changed),
     }
+}
+
+/// The first value that no configuration file may have.
+fn beyond(settings: &Settings) -> Option<String> {
+    let Settings { conditions, eviction, relief, .. } = settings;
+    let is_share = |share: Percent| share > Percent(0) && share <= Percent::FULL;
+    let percents = |share| format!("must be more than 0 % and at most 100 %, not {share} %");
+    let mut rules = conditions.rules.iter();
+    let of_rule = || {
+        let (name, rule) = rules.find(|(_, rule)| !is_share(rule.threshold))?;
+        Some(format!("conditions.rules.{name}.threshold {}", percents(rule.threshold)))
+    };
+    let of_pressure = || {
+        eviction.pressure.iter().find_map(|threshold| match threshold.on {
+            PressureSignal::Cpu(share)
+            | PressureSignal::Memory(share)
+            | PressureSignal::Disk(share)
+                if !is_share(share) =>
+            {
+                Some(format!("a threshold of eviction.pressure {}", percents(share)))
+            }
+            _ => None,
+        })
+    };
+    let is_known = |name: &String| ConditionName::ALL.iter().any(|known| known.name() == *name);
+    let of_name = || {
+        let name = conditions.rules.keys().find(|name| !is_known(name))?;
+        let names = ConditionName::ALL.map(ConditionName::name).join(", ");
+        Some(format!("there is no condition {name}; there are {names}"))
+    };
+    let of_budget = || (relief.budget == 0).then(|| "relief.budget must be 1 or more".to_owned());
+    of_name().or_else(of_rule).or_else(of_pressure).or_else(of_budget)
 }
 
 fn merge(target: &mut Value, change: &Value) {
@@ -307,6 +344,10 @@ mod tests {
             (r#"{"ranking": {"odrer": "qos"}}"#,                                 Some("no setting ranking.odrer")),
             (r#"{"ranking": {"order": "best"}}"#,                                Some("unknown variant")),
             (r#"{"conditions": {"rules": {"X": {"threshold": 700}}}}"#,          Some("change: ")),
+            (r#"{"conditions": {"rules": {"SystemCPUPressure": {"measure": "rawSome", "threshold": 50}}}}"#, Some("there is no condition SystemCPUPressure; there are ")),
+            (r#"{"conditions": {"rules": {"SystemCPUContentionPressure": {"threshold": 200}}}}"#, Some("at most 100 %, not 200")),
+            (r#"{"conditions": {"rules": {"SystemCPUContentionPressure": {"threshold": 0}}}}"#, Some("more than 0 %")),
+            (r#"{"relief": {"budget": 0}}"#,                                     Some("relief.budget must be 1 or more")),
             (r#"[]"#,                                                            Some("expected an object")),
             (r#"{"#,                                                             Some("change: EOF")),
         ];

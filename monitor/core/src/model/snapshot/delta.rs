@@ -9,6 +9,8 @@ use crate::model::units::{MilliCpu, Nanos, Percent};
 /// short of CPU was seen to need a tenth of a second for one counter; only a counter that is ahead
 /// by more is impossible.
 const READ_WITHIN: Nanos = Nanos(100_000_000);
+/// A pressure file is not read again sooner: a reading that is the same may be the same one.
+const REREAD: Nanos = Nanos(900_000_000);
 
 /// Differences of counters over one interval.
 pub(super) struct Deltas<'a> {
@@ -68,12 +70,13 @@ impl Deltas<'_> {
     }
 
     /// Counts impossible totals of pressure files, which are passed on as read. Returns the share of
-    /// the interval in which the disk stalled every task.
+    /// the interval in which the disk stalled every task; `None` if that is not known yet.
     pub(super) fn pressures(&mut self, before: &Pressures, after: &Pressures) -> Option<Percent> {
         self.pressure(before.cpu, after.cpu);
         self.pressure(before.memory, after.memory);
         self.pressure(before.irq, after.irq);
         let [_, full] = self.pressure(before.io, after.io);
+        let full = full.filter(|_| before.io != after.io || self.interval >= REREAD);
         full.map(|stalled| Percent::share(stalled.0, self.interval.0))
     }
 

@@ -4,11 +4,13 @@
 
 use super::choose::{EXAMINED, harm_floor, worth_it};
 use super::oom::kernel_takes;
+use super::pending::sum;
 use super::reclaim::reclaim_first;
 use super::standing::{HeldBack, ReliefStanding};
-use super::steps::{Able, is_offered};
+use super::steps::{Able, Kind, is_offered};
 use super::target::target_of;
-use super::{Counts, Proposal, Question, beyond_budget, of_those};
+use super::{Counts, Proposal, Question, WORTH, beyond_budget, of_those};
+use crate::model::cgroup::Cgroup;
 use crate::model::condition::ScopeName;
 use crate::model::decision::{
     Candidate, Hold, InForce, Loss, Met, Relief, StepKind, Taker, Target, Trigger,
@@ -18,9 +20,8 @@ use crate::model::units::Nanos;
 use crate::policy::assess::pressure::is_emergency;
 use crate::policy::explain;
 use crate::policy::rank::{Contender, Field, Purpose, REAL_PART};
+use crate::policy::takers::{Counts as Counted, freed_by_end};
 
-/// A candidate that took nothing pays only if that ends the shortage for so many seconds.
-const WORTH: u64 = 10;
 /// So long after a candidate that paid for others the next one may.
 const ONE_BY_ONE: Nanos = Nanos(10 * Nanos::SECOND.0);
 /// Bytes: with less left, memory is short and not only foretold to be, where no hard threshold says.
@@ -307,15 +308,20 @@ fn payer(
     first: &Met,
     hard: &Met,
 ) -> Result<Option<Proposal>, Hold> {
-    let scope = Purpose::of(&hard.threshold).scope();
-    let outlook = question.outlooks.iter().find(|outlook| outlook.scope == scope);
-    let growth = outlook.and_then(|outlook| outlook.growth).unwrap_or_default();
+    let growth = question.growth(hard).unwrap_or_default();
     let least = hard.missing.unwrap_or(0).saturating_add(growth.0.saturating_mul(WORTH));
     let pays = |one: &Contender| one.frees.is_some_and(|frees| frees >= least);
     // Too little was lost to name a cause: before one that grew nothing goes who took most of it.
     let grew = field.first(EXAMINED, |one| pays(one) && field.took_most(one, least / REAL_PART));
+    // A kill gives back no shared memory, and there may be no time for an eviction.
+    let is_kill = Kind::of(first) == Kind::MemoryEmergency;
+    let gives = |one: &&Candidate| {
+        let target = target_of(one, question);
+        let freed = |group: &Cgroup| freed_by_end(group, Counted::Held);
+        !is_kill || sum(&target, question.sample, freed).is_some_and(|freed| freed >= least)
+    };
     let of = |list: Vec<Candidate>| {
-        of_those(question, standing, first, &list.iter().collect::<Vec<_>>())
+        of_those(question, standing, first, &list.iter().filter(gives).collect::<Vec<_>>())
     };
     let new = of(grew).or_else(|| of(field.first(EXAMINED, pays)));
     match standing.last_victim().map(|last| last.plus(ONE_BY_ONE)) {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::steps::Kind;
 use super::target::uid;
-use super::{Question, proposal, wanted};
+use super::{Question, WORTH, proposal, wanted};
 use crate::model::cgroup::Cgroup;
 use crate::model::decision::{Met, Target, Trigger};
 use crate::model::disk::DiskSource;
@@ -42,8 +42,8 @@ impl Endings {
         self.0.is_empty()
     }
 
-    /// Takes note of pods that end. Those that the kubelet has evicted.
-    pub(super) fn hear(&mut self, question: &Question<'_>) -> Vec<String> {
+    /// Takes note of pods that end. Those that the kubelet has evicted, and for want of what, if it says so.
+    pub(super) fn hear(&mut self, question: &Question<'_>) -> Vec<(String, Option<Resource>)> {
         let Question { sample, snapshot, .. } = question;
         let pods = sample.pods.as_ref().map(by_cgroup_uid).unwrap_or_default();
         if !pods.values().any(|pod| pod.ends_within.is_some()) {
@@ -61,7 +61,7 @@ impl Endings {
         }
         // That it was begun an event says, which others than the kubelet may write, too.
         let evicted = ending.into_iter().filter(|(_, pod)| pod.is_evicted && pod.is_over);
-        evicted.map(|(uid, _)| uid.into()).collect()
+        evicted.map(|(uid, pod)| (uid.into(), pod.evicted_for)).collect()
     }
 
     /// The pod that is waited for, and until when; `None` if what comes back does not suffice, or
@@ -70,7 +70,10 @@ impl Endings {
         if Kind::of(first) == Kind::MemoryEmergency {
             return None;
         }
-        let (pod, until) = self.largest(question, first, |_| true)?;
+        // Some pod or other may end all the time: only those of the kubelet are waited for again and again.
+        let is_early = |since: Nanos| since.since(first.due_since()) < LONGEST;
+        let (pod, until) =
+            self.largest(question, first, |pod, since| pod.is_evicted || is_early(since))?;
         Some((pod.full_name(), until))
     }
 
@@ -80,7 +83,7 @@ impl Endings {
         if Kind::of(first) != Kind::MemoryEmergency {
             return None;
         }
-        self.largest(question, first, |pod| pod.is_evicted).map(|(pod, _)| pod)
+        self.largest(question, first, |pod, _| pod.is_evicted).map(|(pod, _)| pod)
     }
 
     /// Of the pods that end, that count, and that together hold enough, the one that holds most, and
@@ -89,20 +92,21 @@ impl Endings {
         &self,
         question: &Question<'a>,
         first: &Met,
-        counts: impl Fn(&Pod) -> bool,
+        counts: impl Fn(&Pod, Nanos) -> bool,
     ) -> Option<(&'a Pod, Nanos)> {
         let short = Short::of(first).filter(|_| !self.0.is_empty())?;
         let Question { sample, snapshot, .. } = *question;
         let pods = by_cgroup_uid(sample.pods.as_ref()?);
         let due = |uid: &str| {
-            let pod = pods.get(uid).filter(|pod| counts(pod))?;
+            let since = *self.0.get(uid)?;
+            let pod = pods.get(uid).filter(|pod| counts(pod, since))?;
             let seconds = u64::try_from(pod.ends_within?).unwrap_or(0);
             let asked = Nanos(seconds.saturating_mul(Nanos::SECOND.0)).min(LONGEST);
             let grace = match pod.is_evicted && !pod.is_over {
                 true => asked.min(kubelets_grace(question, first, pod)),
                 false => asked,
             };
-            Some(self.0.get(uid)?.plus(grace).plus(short.settle()))
+            Some(since.plus(grace).plus(short.settle()))
         };
         let awaited = snapshot.scopes.values().filter_map(|scope| {
             let uid = uid(scope)?;
@@ -114,7 +118,7 @@ impl Endings {
         let comes_back = awaited.iter().map(|(held, ..)| *held).fold(0, u64::saturating_add);
         let (_, until, uid) = awaited.iter().max()?;
         let pod = *pods.get(uid)?;
-        (comes_back >= short.enough(first)).then_some((pod, *until))
+        (comes_back >= short.enough(question, first)).then_some((pod, *until))
     }
 }
 
@@ -169,9 +173,16 @@ impl Short {
         }
     }
 
-    fn enough(self, first: &Met) -> u64 {
+    fn enough(self, question: &Question<'_>, first: &Met) -> u64 {
         match self {
-            Self::Memory => wanted(first).unwrap_or(ENOUGH).0,
+            Self::Memory => {
+                wanted(first)
+                    .unwrap_or_else(|| {
+                        let growth = question.growth(first).unwrap_or_default();
+                        ENOUGH.max(Bytes(growth.0.saturating_mul(WORTH)))
+                    })
+                    .0
+            }
             Self::Disk(_) | Self::Threads => first.missing.unwrap_or(ENOUGH.0),
         }
     }

@@ -10,6 +10,7 @@ mod budget;
 mod cause;
 mod choose;
 mod effects;
+mod emergency;
 mod endings;
 mod kept;
 mod kernel_kills;
@@ -29,6 +30,7 @@ mod tests;
 
 pub(super) use self::beside::{decide_beside, leaves_room, makes_way};
 use self::choose::choose;
+use self::emergency::{emergency, hurried, hurry};
 use self::pending::{Pending, Progress, is_other};
 use self::proposal::{Counts, Proposal};
 pub use self::question::Question;
@@ -39,10 +41,12 @@ pub(crate) use self::target::targets_of;
 use crate::model::decision::{
     Candidate, Event as Told, Hold, Met, Relief, StepKind, StepReason, Target, Trigger,
 };
-use crate::model::threshold::{Resource, Signal};
+use crate::model::threshold::Resource;
 use crate::model::units::Bytes;
-use crate::model::workload::Pod;
 use crate::policy::rank::Field;
+
+/// A victim gives enough if it holds what is lost in so many seconds.
+const WORTH: u64 = 10;
 
 /// What has become of the step that is pending.
 #[derive(Debug)]
@@ -171,23 +175,6 @@ fn begin(question: &Question<'_>, standing: &mut ReliefStanding, first: Met, rel
     }
 }
 
-/// A kill of the candidate that the kubelet evicts, where there is no time to wait for its end.
-fn hurried(question: &Question<'_>, standing: &ReliefStanding, first: &Met) -> Option<Proposal> {
-    let Pod { uid, name, namespace, .. } = standing.endings.hurried(question, first)?;
-    let is_it = |one: &&Candidate| one.uids().any(|own| own == uid);
-    let named = question.ranking?.candidates.iter().find(is_it).cloned();
-    let beyond = || question.field?.first(1, |contender| contender.uid == *uid).pop();
-    // Of a group it is the only one that ends anyway.
-    let alone = Candidate {
-        name: name.clone(),
-        namespace: namespace.clone(),
-        uid: uid.clone(),
-        members: Vec::new(),
-        ..named.or_else(beyond)?
-    };
-    of_those(question, standing, first, &[&alone])
-}
-
 /// The rows of the table in which a step is pending.
 fn after_pending(
     question: &Question<'_>,
@@ -211,15 +198,21 @@ fn after_pending(
             } else if standing.pending.is_none() {
                 // A mark or a squeeze is not waited for: the step before it still is.
                 standing.pending = Some(pending);
-            } else if is_other(&first, action) {
+            } else if is_other(&first, action)
+                || standing
+                    .pending
+                    .as_ref()
+                    .is_some_and(|new| new.action.target.uid != action.target.uid)
+            {
                 standing.aside = Some(pending);
             }
         }
         Event::Over => {
             standing.cool_until = now.plus(question.relief.cool_down);
             // What is started again may be ended again.
-            let is_memory = action.reason.threshold.resource() == Resource::Memory;
-            if is_memory && action.step.is_final() && pending.is_back(question.sample) {
+            let resource = action.reason.threshold.resource();
+            let comes_back = matches!(resource, Resource::Memory | Resource::Pids);
+            if comes_back && action.step.is_final() && pending.is_back(question.sample) {
                 standing.try_again(action);
             }
         }
@@ -341,56 +334,6 @@ fn next_step(
     let (target, reason, want) = (action.target.clone(), action.reason, action.want);
     let counts = if is_same { Counts::Already } else { Counts::Always };
     Some(Proposal { step, why, target, reason, want, counts })
-}
-
-/// The threshold for which a gentler step that is pending must give way to a kill, or one against want of
-/// something else to any step against want of memory; one against want of a disk or a CPU also to a step
-/// at a hard threshold of pids. `None` where there is time, or where a victim is
-/// being killed already.
-fn emergency(question: &Question<'_>, standing: &ReliefStanding, pending: &Pending) -> Option<Met> {
-    let first = question.first?;
-    let action = &pending.action;
-    let is_kill = matches!(action.step, StepKind::KillContainers | StepKind::ReleaseMemory);
-    let is_urgent = match is_other(&first, action) {
-        true => {
-            let is_memory = action.reason.threshold.resource() == Resource::Memory;
-            let presses = Kind::of(&first).is_pressing() || are_pids_short(&first) && !is_memory;
-            presses && due(question, standing).is_ok()
-        }
-        false => Kind::of(&first) == Kind::MemoryEmergency && !is_kill,
-    };
-    if !is_urgent || pending.is_back(question.sample) {
-        return None;
-    }
-    // What the kernel has just killed for gives back memory already.
-    standing.kernel_kills.settle_until(question, &first).is_none().then_some(first)
-}
-
-/// Without pids no program can be started, not even one that would free a disk.
-fn are_pids_short(first: &Met) -> bool {
-    matches!(first.threshold, Trigger::Eviction(on) if on.signal == Signal::PidAvailable && on.is_hard())
-}
-
-/// Does not wait for the deadline of the step that is pending. A victim that is chosen already for want
-/// of memory is the one that is killed: a second one would die for its memory.
-fn hurry(
-    question: &Question<'_>,
-    standing: &mut ReliefStanding,
-    pending: &Pending,
-    first: Met,
-    relief: &mut Relief,
-) {
-    let action = &pending.action;
-    if !action.step.is_final() || is_other(&first, action) {
-        return begin(question, standing, first, relief);
-    }
-    let able = Able::of(question, &action.target, &first, None);
-    if let Some((step, why)) = standing.untried(&able, None) {
-        let target = action.target.clone();
-        let new =
-            Proposal { step, why, target, reason: first, want: None, counts: Counts::Already };
-        relief.actions.push(new.begin(question, standing));
-    }
 }
 
 fn warning(reason: &str, message: String) -> Told {

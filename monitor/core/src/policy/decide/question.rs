@@ -5,9 +5,9 @@ use crate::model::sample::Sample;
 use crate::model::settings::{self, Eviction};
 use crate::model::snapshot::Snapshot;
 use crate::model::threshold::PressureSignal;
-use crate::model::units::Nanos;
-use crate::policy::rank::Field;
+use crate::model::units::{Bytes, Nanos};
 use crate::policy::rank::harm::HarmStanding;
+use crate::policy::rank::{Field, Purpose};
 
 /// What a decision is made from.
 #[derive(Debug, Clone, Copy)]
@@ -52,6 +52,12 @@ impl Question<'_> {
         let Trigger::Pressure(threshold) = met.threshold else { return None };
         let is_about = matches!(threshold.on, PressureSignal::Exhaustion(_));
         self.outlooks.iter().find(|outlook| is_about && outlook.scope == threshold.scope)
+    }
+
+    /// How fast memory is lost where a threshold looks, in a second.
+    pub(super) fn growth(&self, met: &Met) -> Option<Bytes> {
+        let scope = Purpose::of(&met.threshold).scope();
+        self.outlooks.iter().find(|outlook| outlook.scope == scope)?.growth
     }
 
     pub(super) fn is_measured(&self, name: &str) -> bool {

@@ -61,7 +61,7 @@ pub struct ReliefStanding {
     held_back: BTreeSet<HeldBack>,
     /// Since when no threshold has been met.
     calm_since: Option<Nanos>,
-    /// What each victim held that was ended lately, by uid.
+    /// What each victim held that was ended lately for want of memory, by uid.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     emptied: BTreeMap<String, Bytes>,
     /// Actions that have not helped by their deadline, and when that was seen.
@@ -144,7 +144,7 @@ impl ReliefStanding {
             }
             if action.step.is_final() && !self.is_victim(uid) {
                 self.add_victim(*since, uid, action.reason.threshold.resource());
-                self.emptied.extend(held.map(|held| (uid.clone(), held)));
+                self.empty(action, *held);
             }
             match phase {
                 Phase::Ended { at } => {
@@ -171,12 +171,18 @@ impl ReliefStanding {
     /// isobar's own: they are the same one, if isobar had it evicted.
     pub(super) fn hear_endings(&mut self, question: &Question<'_>) {
         let mut met = question.met.iter().map(|met| met.threshold.resource());
-        let resource = met.next().unwrap_or(Resource::Memory);
-        for uid in self.endings.hear(question) {
+        let likely = met.next().unwrap_or(Resource::Memory);
+        for (uid, told) in self.endings.hear(question) {
             if !self.is_victim(&uid) {
-                self.add_victim(question.sample.at.boot, &uid, resource);
+                self.add_victim(question.sample.at.boot, &uid, told.unwrap_or(likely));
             }
         }
+    }
+
+    /// A victim held so much when it was ended for want of memory.
+    fn empty(&mut self, Action { target, reason, .. }: &Action, held: Option<Bytes>) {
+        let held = held.filter(|_| reason.threshold.resource() == Resource::Memory);
+        self.emptied.extend(held.map(|held| (target.uid.clone(), held)));
     }
 
     /// The action has not helped. A squeeze is taken back for that.
@@ -212,7 +218,7 @@ impl ReliefStanding {
             if counts == Counts::UntilOver {
                 self.takers.insert(uid.clone(), against.name());
             }
-            self.emptied.extend(held.map(|held| (action.target.uid.clone(), held)));
+            self.empty(action, held);
         }
         if action.step.is_local_end() && action.is_enforced {
             self.restarts.end(&action.target, sample);

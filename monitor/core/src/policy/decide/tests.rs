@@ -1,5 +1,6 @@
 mod beside;
 mod clean_up;
+mod emergency;
 mod endings;
 mod kept;
 mod kernel_kills;
@@ -287,30 +288,6 @@ fn choose_ignores_harm_when_memory_is_thrashed() {
         candidate.keys[0].value = KeyValue::Number(0);
     }
     assert_eq!(short(&node.at(1, &stalled)), Some(("a", Squeeze)));
-}
-
-#[test]
-fn decide_emergency_hurries_the_chosen_victim() {
-    let trigger = pressure(PressureSignal::Exhaustion(seconds(10)));
-    let left = |n| [Met { measured: seconds(n).0, ..met(trigger) }];
-    let mut node = Node::new();
-    assert_eq!(short(&node.at(1, &left(8))), Some(("a", Evict)));
-    assert!(matches!(node.at(2, &left(5)).held, Some(Hold::Settling { .. })));
-    let verdict = node.at(5, &left(2));
-    assert_eq!(short(&verdict), Some(("a", KillContainers)));
-    assert_eq!(verdict.actions[0].why, StepReason::Emergency);
-    assert_eq!(node.standing.victims.len(), 1, "one eviction");
-    assert!(matches!(node.at(6, &left(1)).held, Some(Hold::Settling { .. })));
-}
-
-#[test]
-fn decide_emergency_overtakes_a_gentler_step() {
-    let mut node = Node::new();
-    let cpu = [met(pressure(PressureSignal::Cpu(Percent(60_00))))];
-    assert_eq!(short(&node.at(1, &cpu)), Some(("a", Squeeze)));
-    let gone =
-        [Met { measured: seconds(1).0, ..met(pressure(PressureSignal::Exhaustion(seconds(10)))) }];
-    assert_eq!(short(&node.at(2, &gone)), Some(("a", KillContainers)));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use super::MEMORY;
 use super::family::{Dice, steady};
 use super::node::{Growth, Kib, MIB, Node, Party, Policy};
-use crate::model::decision::Order;
+use crate::model::decision::{Order, StepKind};
 use crate::model::pod::QosClass;
 
 /// A node on which a leak takes `leak` a second, and another pod grows as it is told here.
@@ -67,6 +67,33 @@ fn what_a_service_held_before_at_its_path_is_no_growth() {
         assert_eq!((toll.wrong, toll.out_of_memory), (0, 0), "{leak} {rate}: {toll:?}");
         assert_eq!(marked, [""; 0], "{leak} {rate}: {toll:?}");
     }
+}
+
+/// containerd takes memory by 150 MiB a second, and no step may touch it: a kill of the largest pod
+/// would leave its shared memory where it is.
+#[test]
+fn who_holds_shared_memory_pays_for_no_emergency() {
+    let daemon = Party {
+        path: "/system.slice/containerd.service".into(),
+        growth: Growth::WarmUpLater(40_000, 150 * MIB, 1_900 * MIB),
+        is_guilty: true,
+        ..steady(50 * MIB)
+    };
+    let pod = |at, held, is_shared| Party {
+        path: format!("/kubepods/besteffort/pod{at}"),
+        class: Some(QosClass::BestEffort),
+        is_shared,
+        ..steady(held * MIB)
+    };
+    let parties = vec![daemon, pod(1, 2_400, true), pod(2, 2_200, false)];
+    let held: Kib = parties.iter().map(|one| one.held).sum();
+    let base = MEMORY - held - 1_700 * MIB;
+    let node = Node { has_api: true, ..Node::of(MEMORY, base, parties) };
+    let mut ends = Vec::new();
+    let toll = node.run_and_tell(Policy::Engine(Order::Cause), 60, |action| {
+        ends.extend(action.step.is_final().then(|| (action.step, action.target.uid.clone())));
+    });
+    assert_eq!(ends, [(StepKind::KillContainers, "2".to_owned())], "{toll:?}");
 }
 
 /// A service or critical pod leaks, which the kernel would not take first.

@@ -109,7 +109,7 @@ fn io_stat_sums_devices() {
 
 #[test]
 fn io_limits_have_what_was_done_on_their_devices() {
-    let limit = |device, read, writes| IoLimit {
+    let limit = |device, read: Option<u64>, writes| IoLimit {
         device,
         read: read.map(Bytes),
         writes,
@@ -185,7 +185,7 @@ proptest! {
         let _ = cpu_stat(&bytes, &mut CpuFiles::default());
         let _ = memory_events(&bytes);
         let _ = memory_stat(&bytes);
-        let _ = io_stat(&bytes);
+        let _ = io_stat(&bytes, &mut []);
         let _ = n_procs(&bytes);
         let _ = names(&bytes).map(Iterator::count);
     }
@@ -196,7 +196,7 @@ proptest! {
             .iter()
             .map(|(read, written)| format!("8:0 rbytes={read} wbytes={written}\n"))
             .collect();
-        let sum = io_stat(text.as_bytes()).unwrap();
+        let sum = io_stat(text.as_bytes(), &mut []).unwrap();
         prop_assert_eq!(sum.read.0, devices.iter().map(|d| u64::from(d.0)).sum::<u64>());
         prop_assert_eq!(sum.written.0, devices.iter().map(|d| u64::from(d.1)).sum::<u64>());
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::*;
 use crate::model::cgroup::MemoryStat;
 use crate::model::disk::{DiskReading, DiskSource, DiskUse, PodDisk};
+use crate::model::threshold::Resource;
 use crate::model::workload::Volume;
 
 #[test]
@@ -42,6 +43,25 @@ fn endings_are_waited_for_where_they_suffice() {
             "{within} s: its time is over"
         );
     }
+}
+
+/// On a node of short jobs some pod ends at any time.
+#[test]
+fn endings_that_follow_one_upon_the_other_are_not_waited_for_without_end() {
+    let soft = met(pressure(PressureSignal::Memory(Percent(60_00))));
+    let mut node = Node::new();
+    let acts = (1..300).find(|second| {
+        // Another one each 20 s.
+        if second % 20 == 1 {
+            let pods = Arc::make_mut(node.sample.pods.as_mut().unwrap());
+            pods.get_mut("b").unwrap().ends_within = None;
+            node.at(*second, &[]);
+            end_within(&mut node, "b", 30, false);
+        }
+        !node.at(*second, &[soft]).actions.is_empty()
+    });
+    // The one of the 21st second is waited for, and the next began to end too late.
+    assert_eq!(acts, Some(41));
 }
 
 #[test]
@@ -111,12 +131,25 @@ fn endings_are_waited_for_where_a_disk_is_short() {
 #[test]
 fn endings_by_the_kubelet_count_against_the_budget() {
     let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
-    for (is_evicted, is_spent) in [(true, true), (false, false)] {
+    use Resource::{Memory, Storage};
+    #[rustfmt::skip]
+    let table = [
+        // memory is short then, the kubelet ended it, for want of; the budget for memory is spent
+        (true,  true,  None,          true),
+        (true,  false, None,          false),
+        (true,  true,  Some(Memory),  true),
+        (true,  true,  Some(Storage), false), // a volume of it was above its limit
+        (false, true,  Some(Storage), false),
+        (false, true,  Some(Memory),  true),
+        (false, true,  None,          true),
+    ];
+    for (is_short, is_evicted, evicted_for, is_spent) in table {
         let mut node = Node::new();
         node.relief.budget = 1;
         end_within(&mut node, "b", 1, is_evicted);
-        Arc::make_mut(node.sample.pods.as_mut().unwrap()).get_mut("b").unwrap().is_over = true;
-        node.at(1, &hard);
+        let pod = Arc::make_mut(node.sample.pods.as_mut().unwrap()).get_mut("b").unwrap();
+        (pod.is_over, pod.evicted_for) = (true, evicted_for);
+        node.at(1, if is_short { &hard } else { &[] });
         node.end("b");
         let held = node.at(10, &hard).held;
         assert_eq!(matches!(held, Some(Hold::BudgetSpent { .. })), is_spent, "{held:?}");

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::model::decision::Outlook;
 use crate::model::snapshot::{Averages, Snapshot};
 use crate::policy::rank::harm::HarmStanding;
 
@@ -18,6 +19,7 @@ pub(super) struct Node {
     pub(super) unmeasured: Vec<Trigger>,
     pub(super) is_harm_paused: bool,
     pub(super) is_stale: bool,
+    pub(super) outlooks: Vec<Outlook>,
 }
 
 impl Node {
@@ -69,6 +71,7 @@ impl Node {
             unmeasured,
             is_harm_paused,
             is_stale,
+            outlooks: Vec::new(),
         }
     }
 
@@ -97,7 +100,7 @@ impl Node {
             harm: &HarmStanding::default(),
             is_harm_paused: self.is_harm_paused,
             observations: &[],
-            outlooks: &[],
+            outlooks: &self.outlooks,
         };
         let verdict = decide(&question, &mut self.standing);
         self.sample.outcomes.clear();

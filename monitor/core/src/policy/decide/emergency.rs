@@ -1,0 +1,97 @@
+//! No time is left: what is done in the place of a step that is waited for.
+
+use super::pending::{self, Pending, is_other};
+use super::proposal::{Counts, Proposal};
+use super::standing::ReliefStanding;
+use super::steps::{Able, Kind};
+use super::{Question, WORTH, begin, due, of_those};
+use crate::model::decision::{Candidate, Met, Relief, StepKind, Trigger};
+use crate::model::threshold::{Resource, Signal};
+use crate::model::workload::Pod;
+
+/// A kill of the candidate that the kubelet evicts, where there is no time to wait for its end.
+pub(super) fn hurried(
+    question: &Question<'_>,
+    standing: &ReliefStanding,
+    first: &Met,
+) -> Option<Proposal> {
+    let Pod { uid, name, namespace, .. } = standing.endings.hurried(question, first)?;
+    let is_it = |one: &&Candidate| one.uids().any(|own| own == uid);
+    let named = question.ranking?.candidates.iter().find(is_it).cloned();
+    let beyond = || question.field?.first(1, |contender| contender.uid == *uid).pop();
+    // Of a group it is the only one that ends anyway.
+    let alone = Candidate {
+        name: name.clone(),
+        namespace: namespace.clone(),
+        uid: uid.clone(),
+        members: Vec::new(),
+        ..named.or_else(beyond)?
+    };
+    of_those(question, standing, first, &[&alone])
+}
+
+/// The threshold for which a gentler step that is pending must give way to a kill, or one against want of
+/// something else to any step against want of memory; one against want of a disk or a CPU also to a step
+/// at a hard threshold of pids. `None` where there is time, or where a victim is
+/// being killed already.
+pub(super) fn emergency(
+    question: &Question<'_>,
+    standing: &ReliefStanding,
+    pending: &Pending,
+) -> Option<Met> {
+    let first = question.first?;
+    let action = &pending.action;
+    let is_kill = matches!(action.step, StepKind::KillContainers | StepKind::ReleaseMemory);
+    let is_urgent = match is_other(&first, action) {
+        true => {
+            let is_memory = action.reason.threshold.resource() == Resource::Memory;
+            let presses = Kind::of(&first).is_pressing() || are_pids_short(&first) && !is_memory;
+            presses && due(question, standing).is_ok()
+        }
+        false => Kind::of(&first) == Kind::MemoryEmergency && !is_kill,
+    };
+    if !is_urgent || pending.is_back(question.sample) {
+        return None;
+    }
+    // What the kernel has just killed for gives back memory already.
+    standing.kernel_kills.settle_until(question, &first).is_none().then_some(first)
+}
+
+/// Without pids no program can be started, not even one that would free a disk.
+fn are_pids_short(first: &Met) -> bool {
+    matches!(first.threshold, Trigger::Eviction(on) if on.signal == Signal::PidAvailable && on.is_hard())
+}
+
+/// Does not wait for the deadline of the step that is pending. A victim that is chosen already for want
+/// of memory is the one that is killed: a second one would die for its memory. But where all that it holds
+/// would be lost again in ten seconds, the first candidate is.
+pub(super) fn hurry(
+    question: &Question<'_>,
+    standing: &mut ReliefStanding,
+    pending: &Pending,
+    first: Met,
+    relief: &mut Relief,
+) {
+    let action = &pending.action;
+    if !action.step.is_final() || is_other(&first, action) {
+        return begin(question, standing, first, relief);
+    }
+    let growth = question.growth(&first).unwrap_or_default();
+    let suffices = pending::held(&action.target, question.sample)
+        .is_none_or(|held| held.0 >= growth.0.saturating_mul(WORTH));
+    let is_first = question.ranking.and_then(|ranking| ranking.candidates.first());
+    let is_first = is_first.is_none_or(|one| one.uids().any(|uid| action.target.uid == *uid));
+    if !suffices && !is_first {
+        begin(question, standing, first, relief);
+        if !relief.actions.is_empty() {
+            return;
+        }
+    }
+    let able = Able::of(question, &action.target, &first, None);
+    if let Some((step, why)) = standing.untried(&able, None) {
+        let target = action.target.clone();
+        let new =
+            Proposal { step, why, target, reason: first, want: None, counts: Counts::Already };
+        relief.actions.push(new.begin(question, standing));
+    }
+}
