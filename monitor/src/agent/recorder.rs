@@ -220,7 +220,7 @@ impl Recorder {
         let entry = Entry {
             sample: sample.clone(),
             decision: decision.clone(),
-            standing: std::mem::take(&mut self.wants_standing).then(|| standing.clone()),
+            standing: self.wants_standing.then(|| standing.clone()),
         };
         let sent = self.orders.try_send(Order::Tick(Box::new(entry)));
         self.sent(sent);
@@ -262,7 +262,9 @@ impl Recorder {
         }
     }
 
+    /// Notes whether an order was handed over; each has the standing that the writer asked for.
     fn sent(&mut self, sent: Result<(), TrySendError<Order>>) {
+        self.wants_standing &= sent.is_err();
         self.n_waiting = match sent {
             Ok(()) => 0,
             Err(_) => self.n_waiting + 1,

@@ -220,11 +220,10 @@ impl Journal {
                 return Ok(());
             };
             let segment = chapter.finish()?;
-            if !ends {
-                return self.mark(segment, standing);
+            match ends {
+                true => self.follow(segment, standing, at, true),
+                false => self.mark(segment, standing),
             }
-            let next = if is_full { self.segments.begin(Some(segment), at)? } else { segment };
-            self.open_chapter(next, standing, at, true)
         })();
         result.map_err(|source| self.stop(source))
     }
@@ -259,8 +258,23 @@ impl Journal {
     ) -> Result<(), JournalError> {
         let Some(chapter) = self.chapter.take() else { return Ok(()) };
         let segment = chapter.finish();
-        let result = segment.and_then(|next| self.open_chapter(next, standing, at, continues));
+        let result = segment.and_then(|last| self.follow(last, standing, at, continues));
         result.map_err(|source| self.stop(source))
+    }
+
+    /// Begins a chapter behind what `last` has, in a segment of its own if that is full.
+    fn follow(
+        &mut self,
+        last: Segment,
+        standing: &Standing,
+        at: Moment,
+        continues: bool,
+    ) -> io::Result<()> {
+        let next = match self.segments.is_full(&last, at) {
+            true => self.segments.begin(Some(last), at)?,
+            false => last,
+        };
+        self.open_chapter(next, standing, at, continues)
     }
 
     /// Writes a line that is no tick, in a frame of its own, and ends the recording. Readers that do

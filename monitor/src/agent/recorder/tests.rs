@@ -1,5 +1,6 @@
 use super::*;
 use crate::agent::recorder::writer::Writer;
+use crate::record::journal::Journal;
 use crate::record::reader::{Entry as Reading, Recording};
 use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::stall::OomKill;
@@ -70,18 +71,16 @@ fn record_to_a_file_is_for_one_agent() {
     assert!(is_free);
 }
 
-#[test]
-fn tick_pauses_the_recording_while_the_disk_is_slow() {
+/// A recorder whose orders are taken by the test alone: there is room for `n`.
+fn with_room_for(n: usize) -> (Recorder, Receiver<Order>) {
     let (to, reports) = channel();
-    let writer = Writer::open(where_possible(Path::new("/dev/null/no")), Start::default(), to);
-    let shelf = Arc::clone(writer.unwrap().unwrap().shelf());
-    // Nothing takes these orders.
-    let (orders, inbox) = sync_channel(2);
-    let mut recorder = Recorder {
+    let (orders, inbox) = sync_channel(n);
+    to.send(Report::WantsStanding).unwrap();
+    let recorder = Recorder {
         ring: None,
         orders,
         reports,
-        shelf,
+        shelf: Arc::new(Shelf::in_memory()),
         settings: Settings::default(),
         capability: off(String::new()),
         wants_standing: false,
@@ -91,6 +90,69 @@ fn tick_pauses_the_recording_while_the_disk_is_slow() {
         bounds: Bounds::default(),
         turns: VecDeque::new(),
     };
+    (recorder, inbox)
+}
+
+#[test]
+fn hand_over_keeps_the_request_for_a_standing_until_one_is_taken() {
+    #[rustfmt::skip]
+    let table = [
+        // room before the request is heard, orders taken after it, ticks then, is it answered?
+        (1, 0, 0, true),  // with the tick itself
+        (0, 0, 1, false), // that tick is lost
+        (0, 1, 1, true),  // and the chapter after it has the standing
+    ];
+    for (room, taken, ticks, want) in table {
+        let (mut recorder, inbox) = with_room_for(1);
+        for _ in room..1 {
+            let nothing = Turn::Over(Box::default());
+            recorder.orders.try_send(Order::Turn(nothing)).unwrap();
+        }
+        records(&mut recorder, 1);
+        assert_eq!(inbox.try_iter().take(taken).count(), taken);
+        records(&mut recorder, ticks);
+        let has_standing = |order| match order {
+            Order::Tick(entry) => entry.standing.is_some(),
+            Order::Chapter { .. } => true,
+            Order::Turn(_) => false,
+        };
+        let row = (room, taken, ticks);
+        assert_eq!(inbox.try_iter().any(has_standing), want, "{row:?}");
+        assert_eq!(recorder.wants_standing, !want, "{row:?}");
+    }
+}
+
+#[test]
+fn chapter_has_files_tried_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (to, _reports) = channel();
+    let opened = Writer::open(where_possible(dir.path()), Start::default(), to);
+    let mut writer = opened.unwrap().unwrap();
+    writer.fail(&JournalError::TooSmall, Moment::default());
+    let (settings, standing) = <(Box<Settings>, Box<Standing>)>::default();
+    let at = Moment::default();
+    writer.take(Order::Chapter { settings, standing, at, continues: false });
+    assert_eq!(writer.capability().state, CapabilityState::Attached, "{:?}", writer.capability());
+}
+
+#[test]
+fn reload_alone_begins_segments() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("recording");
+    let bounds = Bounds { age: Bounds::LEAST_AGE, ..Bounds::default() };
+    let mut journal = Journal::create(&path, Start::default(), bounds).unwrap();
+    for second in 0..200 {
+        let now = Nanos(second * Nanos::SECOND.0);
+        let at = Moment { boot: now, wall: now };
+        journal.reload(Settings::default(), &Standing::default(), at).unwrap();
+    }
+    let kept = journal.ring().segments().unwrap().0;
+    assert!((8..=10).contains(&kept.len()) && !kept.contains(&path), "{kept:?}");
+}
+
+#[test]
+fn tick_pauses_the_recording_while_the_disk_is_slow() {
+    let (mut recorder, inbox) = with_room_for(2);
     records(&mut recorder, 2);
     // What happens in a tick that is lost.
     let mut engine = Engine::default();

@@ -153,16 +153,18 @@ impl Writer {
                 }
             }
             Order::Chapter { settings, standing, at, continues } => {
+                self.has_asked = false;
                 self.start.settings = *settings.clone();
-                let Some(journal) = &mut self.journal else { return };
-                let written = match continues {
+                let written = self.journal.as_mut().map(|journal| match continues {
                     true => journal.reload(*settings, &standing, at),
                     false => journal.resume(*settings, &standing, at),
-                };
+                });
                 match written {
-                    Ok(()) => self.report(),
-                    Err(why) => self.fail(&why, at),
+                    Some(Ok(())) => self.report(),
+                    Some(Err(why)) => self.fail(&why, at),
+                    None => {}
                 }
+                self.retry(Some(&standing), at);
             }
         }
     }
@@ -182,12 +184,18 @@ impl Writer {
                 Err(why) => self.fail(&why, at),
             }
         }
+        self.retry(standing.as_ref(), at);
+    }
+
+    /// Tries files again, if they failed and it is time; asks for the standing that this takes.
+    fn retry(&mut self, standing: Option<&Standing>, at: Moment) {
         let has_files = self.journal.is_some() && self.trouble.is_none();
-        if !has_files && at.boot >= self.again {
-            match &standing {
-                Some(standing) => self.reopen(standing, at),
-                None => self.ask(),
-            }
+        if has_files || at.boot < self.again {
+            return;
+        }
+        match standing {
+            Some(standing) => self.reopen(standing, at),
+            None => self.ask(),
         }
     }
 
