@@ -2,6 +2,8 @@
 //! `FILE.2` .., or memory where nothing may be written. For want of room old ones are thinned, or
 //! deleted.
 
+mod bounds;
+
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -13,53 +15,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{MemfdFlags, memfd_create, statvfs};
 
+pub use self::bounds::Bounds;
+use self::bounds::Disk;
 use super::index::{self, Begun};
 use super::thin::thin;
 use isobar_core::model::sample::Moment;
 use isobar_core::model::units::{Bytes, Nanos};
-
-/// Maximum size and age. Segments beyond the age are deleted; for want of room the oldest ones are
-/// thinned, as long as thinned ones hold little, and else deleted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
-    /// Of all segments together.
-    pub size: Bytes,
-    /// Of the first tick, by the wall clock.
-    pub age: Nanos,
-}
-
-impl Default for Bounds {
-    /// One day, and the maximum that a node of 500 cgroups writes in a day.
-    fn default() -> Self {
-        Self { size: Bytes(512 << 20), age: Nanos(24 * 3_600 * Nanos::SECOND.0) }
-    }
-}
-
-impl Bounds {
-    /// A smaller recording would be little more than headers.
-    pub const LEAST_SIZE: Bytes = Bytes(1 << 20);
-    pub const LEAST_AGE: Nanos = Nanos(60 * Nanos::SECOND.0);
-    /// Of a recording in memory: ten minutes, and what a node of 500 cgroups writes in them.
-    pub const IN_MEMORY: Self = Self { size: Bytes(12 << 20), age: Nanos(600 * Nanos::SECOND.0) };
-    /// Deletion is by segment: an eighth of the maximum at a time.
-    const SEGMENTS: u64 = 8;
-    /// Thinned segments are added while they hold less than this part of all: most of the room is for
-    /// the last hours with every tick.
-    const THINNED: u64 = 4;
-    /// The part of a disk's free space that a recording takes at most.
-    const SHARE: u64 = 10;
-
-    /// Maximum size now, where the recording holds `held` bytes, and its disk has `left` beside that.
-    /// A node evicts pods for want of disk space, and isobar's files would be in the way of theirs.
-    fn most(self, held: u64, left: Option<u64>) -> u64 {
-        let share = left.map_or(u64::MAX, |left| held.saturating_add(left) / Self::SHARE);
-        self.size.0.min(share.max(Self::LEAST_SIZE.0))
-    }
-
-    pub(super) fn segment_age(self) -> Nanos {
-        Nanos(self.age.0 / Self::SEGMENTS)
-    }
-}
 
 /// A complete segment.
 #[derive(Debug, Clone, Copy)]
@@ -136,11 +97,12 @@ impl Ring {
         }
     }
 
-    /// Bytes that its disk has left; `None` in memory.
-    fn left(&self) -> Option<u64> {
+    /// The disk that it is on; `None` in memory.
+    fn disk(&self) -> Option<Disk> {
         let Self::Files(path) = self else { return None };
         let disk = statvfs(dir_of(path)).ok()?;
-        Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+        let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
+        Some(Disk { left: bytes(disk.f_bavail), capacity: bytes(disk.f_blocks) })
     }
 
     /// Leaves of a segment what [`thin`] keeps, and tells its size; an error leaves it whole.
@@ -252,6 +214,15 @@ fn segment(path: &Path, n: u64) -> PathBuf {
     }
 }
 
+/// Which segment is deleted where the oldest one that is whole cannot be thinned. On a disk that is
+/// full it is the `first` of all: it leaves room for what is kept of that one.
+fn instead_of_thin(why: &io::Error, first: u64, whole: u64) -> u64 {
+    match why.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => first,
+        _ => whole,
+    }
+}
+
 /// What is to take the place of a segment, while it is written.
 fn thinner(path: &Path) -> PathBuf {
     beside(path, ".thinner")
@@ -337,7 +308,7 @@ impl Segments {
 
     fn prune(&mut self, now: Moment) -> io::Result<()> {
         let held = |old: &BTreeMap<u64, Old>| old.values().map(|old| old.size).sum::<u64>();
-        self.most = self.bounds.most(held(&self.old), self.ring.left());
+        self.most = self.bounds.most(held(&self.old), self.ring.disk());
         let room = self.most - self.most / Bounds::SEGMENTS;
         let oldest = Nanos(now.wall.0.saturating_sub(self.bounds.age.0));
         while let Some((first, old)) = self.old.first_key_value() {
@@ -345,7 +316,8 @@ impl Segments {
             if held(&self.old) <= room && is_young {
                 break;
             }
-            let mut n = *first;
+            let first = *first;
+            let mut n = first;
             let newest = self.old.last_key_value().map(|(n, _)| *n);
             let thinned = self.old.values().filter(|old| old.is_thin).map(|old| old.size);
             let may_thin = is_young && thinned.sum::<u64>() < room / Bounds::THINNED;
@@ -353,12 +325,13 @@ impl Segments {
             if let Some((whole, old)) =
                 whole.next().filter(|(n, _)| may_thin && newest != Some(**n))
             {
-                if let Ok(size) = self.ring.thin(*whole) {
-                    (old.size, old.is_thin) = (size, true);
-                    continue;
-                }
-                // On a disk that is full, or fails, there may be no room for what is kept of it.
-                n = *whole;
+                n = match self.ring.thin(*whole) {
+                    Ok(size) => {
+                        (old.size, old.is_thin) = (size, true);
+                        continue;
+                    }
+                    Err(why) => instead_of_thin(&why, first, *whole),
+                };
             }
             match self.ring.remove(n) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
