@@ -302,25 +302,20 @@ fn journal_never_overwrites() {
 
     let plain = zstd::decode_all(&before[..]).unwrap();
     #[rustfmt::skip]
-    let table: [(&str, &[u8], bool); 6] = [
-        // name, what is in it, whether recording goes on beside it
-        ("r.2",     b"",          true),  // killed before the first byte
-        ("r.3",     &before[..9], true),  // or soon after
-        ("r.backup", b"mine",     true),  // no name of ours
-        ("r.07",    b"mine",      true),
-        ("r.4",     b"mine",      false),
-        ("r.5",     &plain,       false), // ours would not be plain
+    let table: [(&str, &[u8]); 6] = [
+        // name of what recording goes on beside, what is in it
+        ("r.2",     b""),          // killed before the first byte
+        ("r.3",     &before[..9]), // or soon after
+        ("r.backup", b"mine"),     // no name of ours
+        ("r.07",    b"mine"),
+        ("r.4",     b"mine"),      // ours, and its beginning is damaged
+        ("r.5",     &plain),
     ];
-    for (name, bytes, goes_on) in table {
+    let create = |path: &Path| Journal::create(path, start(Standing::default()), Bounds::default());
+    for (name, bytes) in table {
         fs::write(dir.path().join(name), bytes).unwrap();
-        let made = Journal::create(&path, start(Standing::default()), Bounds::default());
-        assert_eq!(made.is_ok(), goes_on, "{name}");
+        create(&path).unwrap();
         assert_eq!(fs::read(dir.path().join(name)).unwrap(), bytes, "{name}");
-        if let Err(error) = made {
-            let want = format!("{} exists and is no recording", dir.path().join(name).display());
-            assert!(error.to_string().starts_with(&want), "{error}");
-            fs::remove_file(dir.path().join(name)).unwrap();
-        }
         for n in 4..20 {
             let _ = fs::remove_file(dir.path().join(format!("r.{n}")));
         }
@@ -329,8 +324,13 @@ fn journal_never_overwrites() {
     let too_small = Journal::create(&path, start(Standing::default()), little).unwrap_err();
     assert_eq!(too_small.to_string(), "a recording needs at least 1 MiB and 60 s");
     let nowhere = Path::new("/nonexistent/dir/r");
-    let made = Journal::create(nowhere, start(Standing::default()), Bounds::default());
-    assert_eq!(made.unwrap_err().to_string(), "cannot record to /nonexistent/dir/r");
+    assert_eq!(create(nowhere).unwrap_err().to_string(), "cannot record to /nonexistent/dir/r");
+    let alone = dir.path().join("alone");
+    fs::write(&alone, "mine").unwrap();
+    let want = "exists and is no recording: choose another file, or move it";
+    let why = create(&alone).unwrap_err().to_string();
+    assert_eq!(why, format!("{} {want}", alone.display()));
+    assert_eq!(fs::read(&alone).unwrap(), b"mine");
 }
 
 #[test]

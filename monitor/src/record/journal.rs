@@ -156,6 +156,7 @@ impl Journal {
             journal.segments.discard_from(next);
             return Err(io(source));
         }
+        journal.segments.tell_damaged();
         Ok(journal)
     }
 

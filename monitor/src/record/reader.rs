@@ -2,6 +2,7 @@
 //! Lost ticks are reported in their place, and reading goes on at the next header.
 
 mod moment;
+mod passed;
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -20,6 +21,7 @@ use isobar_core::recording::{header, mark};
 use isobar_core::room;
 
 pub use self::moment::Marked;
+use self::passed::Passed;
 
 /// The first bytes of a tick, as isobar writes it.
 const TICK: &[u8] = b"{\"kind\":\"tick\",";
@@ -27,8 +29,7 @@ const TICK: &[u8] = b"{\"kind\":\"tick\",";
 const DECISION: usize = 1 << 20;
 /// A longer line of another kind is passed over: none is known.
 const OTHER: usize = 4 << 20;
-/// As many reasons of damage are told before the first tick, each in so many characters.
-const REASONS: usize = 64;
+/// Of a reason of damage so many characters are told.
 const REASON: usize = 300;
 
 #[derive(Debug, thiserror::Error)]
@@ -90,7 +91,10 @@ pub struct Recording {
     last: Option<Moment>,
     /// Ticks that were skipped for want of a header before them.
     n_skipped: u64,
+    /// A segment was found to be of a recording.
     has_begun: bool,
+    /// The segment is open, and nothing of it was read.
+    is_fresh: bool,
     /// That a newer version wrote it was reported.
     has_told_version: bool,
     waiting: VecDeque<Entry>,
@@ -138,6 +142,7 @@ impl Recording {
             last: None,
             n_skipped: 0,
             has_begun: false,
+            is_fresh: true,
             has_told_version: false,
             waiting: VecDeque::new(),
             bound: None,
@@ -182,7 +187,7 @@ impl Recording {
                 lines => lines.map_err(|source| ReadError::Io { path: path.clone(), source })?,
             };
             if let Some(lines) = lines {
-                self.lines = Some((told(path), lines));
+                (self.lines, self.is_fresh) = (Some((told(path), lines)), true);
                 return Ok(true);
             }
         }
@@ -198,12 +203,14 @@ impl Recording {
             let (path, is_plain) = (path.clone(), lines.is_plain());
             let piece = lines.next();
             let piece = piece.map_err(|source| ReadError::Io { path: path.clone(), source })?;
-            let is_first = !std::mem::replace(&mut self.has_begun, true);
+            // Within a recording a segment that is compressed may have lost its first header.
+            let is_first = std::mem::take(&mut self.is_fresh) && (is_plain || !self.has_begun);
             match piece {
-                Some(Piece::Line(line)) => self.take(&line, &path, is_first)?,
-                Some(Piece::Torn(_)) if is_first && is_plain => {
-                    return Err(ReadError::NotARecording(path));
+                Some(Piece::Line(line)) if is_first && !is_header(&opening(&line)) => {
+                    self.pass_over(path)?;
                 }
+                Some(Piece::Torn(_)) if is_first && is_plain => self.pass_over(path)?,
+                Some(Piece::Line(line)) => self.take(&line, &path)?,
                 Some(Piece::Torn(why)) => self.lose(&path, &why),
                 None => {
                     self.tell_skipped();
@@ -213,12 +220,24 @@ impl Recording {
         }
     }
 
-    fn take(&mut self, line: &[u8], path: &Path, is_first: bool) -> Result<(), ReadError> {
-        let opening = opening(line);
-        let is_header = opening.kind == "header" && opening.format == FORMAT;
-        if is_first && !is_header {
-            return Err(ReadError::NotARecording(path.into()));
+    /// Goes on with the next segment after one that does not begin as a recording does.
+    fn pass_over(&mut self, path: PathBuf) -> Result<(), ReadError> {
+        let why = "it is no recording, or its beginning is damaged: it is passed over";
+        self.tell_skipped();
+        match (self.has_begun, self.segments.is_empty()) {
+            (true, _) => self.lose(&path, why),
+            (false, true) => return Err(ReadError::NotARecording(path)),
+            (false, false) => {
+                self.waiting.push_back(Entry::Notice(format!("{}: {why}", path.display())));
+            }
         }
+        self.next_segment().map(drop)
+    }
+
+    fn take(&mut self, line: &[u8], path: &Path) -> Result<(), ReadError> {
+        self.has_begun = true;
+        let opening = opening(line);
+        let is_header = is_header(&opening);
         if is_header && !(OLDEST..=VERSION).contains(&opening.version) {
             return Err(ReadError::OtherVersion { path: path.into(), version: opening.version });
         }
@@ -315,24 +334,6 @@ impl Recording {
     }
 }
 
-/// Entries that were read in search of a header or of a tick, as far as they are needed: a file may
-/// have any number of lines before it.
-#[derive(Default)]
-struct Passed(VecDeque<Entry>);
-
-impl Passed {
-    fn push(&mut self, entry: Entry) {
-        match entry {
-            // The next one repeats everything.
-            Entry::Header(_) => self.0.retain(|entry| !matches!(entry, Entry::Header(_))),
-            Entry::Lost(_) | Entry::Notice(_) if self.0.len() > REASONS => return,
-            Entry::Lost(_) | Entry::Notice(_) | Entry::Frame(_) => {}
-            Entry::Other(_) => return,
-        }
-        self.0.push_back(entry);
-    }
-}
-
 /// What identifies a line. As isobar writes it, it is told by its beginning: most lines are long.
 fn opening(line: &[u8]) -> Opening {
     let of = |kind: &str| Opening { kind: kind.into(), ..Opening::default() };
@@ -348,6 +349,10 @@ fn opening(line: &[u8]) -> Opening {
         Some(version) => Opening { kind: "header".into(), format: FORMAT.into(), version },
         None => serde_json::from_slice(line).unwrap_or_default(),
     }
+}
+
+fn is_header(opening: &Opening) -> bool {
+    opening.kind == "header" && opening.format == FORMAT
 }
 
 /// An open file by the name that its reader knows.
@@ -390,3 +395,6 @@ impl Iterator for Recording {
         entry
     }
 }
+
+#[cfg(test)]
+mod tests;

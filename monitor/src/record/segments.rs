@@ -150,6 +150,8 @@ pub(super) struct Segments {
     /// Maximum size of all, since the last segment began.
     most: u64,
     old: BTreeMap<u64, Old>,
+    /// Files with a segment's name that no recording begins in.
+    damaged: Vec<PathBuf>,
     next: u64,
 }
 
@@ -236,36 +238,58 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 
 impl Segments {
     /// Continues after the existing segments. The inner error is the path of a file with a segment's
-    /// name that is no recording; it is not touched.
+    /// name that is no recording, where no other one is a segment: beside segments it is one that is
+    /// damaged. It is not touched, nor counted.
     pub(super) fn open(path: &Path, bounds: Bounds) -> io::Result<Result<Self, PathBuf>> {
         // An agent that was killed may have left it. A file of another kind stays, and nothing is thinned.
         let left = File::open(thinner(path)).and_then(|left| index::begun(&left));
         if matches!(left, Ok(Begun::At(_) | Begun::Unknown)) {
             fs::remove_file(thinner(path))?;
         }
-        let mut old = BTreeMap::new();
+        let (mut old, mut foreign, mut is_known) = (BTreeMap::new(), Vec::new(), false);
         let mut next = 0;
         for (n, file) in existing(path)? {
+            next = n.saturating_add(1);
             let metadata = fs::metadata(&file)?;
             let begun = match metadata.is_file() {
-                true => index::begun(&File::open(&file)?)?,
+                // Where its first block cannot be read, the disk has lost it.
+                true => index::begun(&File::open(&file)?).unwrap_or(Begun::Foreign),
                 false => Begun::Foreign,
             };
+            is_known |= matches!(begun, Begun::At(_));
             let begun = match begun {
                 Begun::At(at) => at.wall,
                 Begun::Unknown => Nanos(0),
-                Begun::Mark(_) | Begun::Foreign => return Ok(Err(file)),
+                Begun::Mark(_) | Begun::Foreign => {
+                    foreign.push(file);
+                    continue;
+                }
             };
             old.insert(n, Old::new(metadata.len(), begun));
-            next = n.saturating_add(1);
         }
-        Ok(Ok(Self { ring: Ring::Files(path.into()), bounds, most: bounds.size.0, old, next }))
+        if !is_known && let Some(foreign) = foreign.pop() {
+            return Ok(Err(foreign));
+        }
+        let (ring, most) = (Ring::Files(path.into()), bounds.size.0);
+        Ok(Ok(Self { ring, bounds, most, old, damaged: foreign, next }))
+    }
+
+    /// Warns of files that have a segment's name and are damaged.
+    pub(super) fn tell_damaged(&self) {
+        for file in &self.damaged {
+            tracing::warn!(
+                "{} is no segment of a recording, or damaged: it is left alone, and neither read nor \
+                 deleted",
+                file.display()
+            );
+        }
     }
 
     /// None yet, in memory, after the files at `before`.
     pub(super) fn in_memory(before: Option<&Path>, bounds: Bounds) -> Self {
         let (ring, most) = (Ring::in_memory(before), bounds.size.0);
-        Self { ring, bounds, most, old: BTreeMap::new(), next: 0 }
+        let (old, damaged) = Default::default();
+        Self { ring, bounds, most, old, damaged, next: 0 }
     }
 
     /// Copies the segments of another recording behind those that exist.
@@ -287,7 +311,9 @@ impl Segments {
     pub(super) fn one(file: File) -> Self {
         let unbounded = Bounds { size: Bytes(u64::MAX), age: Nanos(u64::MAX) };
         let ring = Ring::One(Arc::new(file));
-        Self { ring, bounds: unbounded, most: u64::MAX, old: BTreeMap::new(), next: 0 }
+        let most = u64::MAX;
+        let (old, damaged) = Default::default();
+        Self { ring, bounds: unbounded, most, old, damaged, next: 0 }
     }
 
     pub(super) fn ring(&self) -> &Ring {

@@ -5,7 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Entry, Passed, ReadError, Recording, is_regular, segments_of};
+use super::passed::Passed;
+use super::{Entry, ReadError, Recording, is_regular, segments_of};
 use crate::record::index::{self, Place};
 use crate::record::lines::{Lines, Piece};
 use crate::record::segments::Ring;

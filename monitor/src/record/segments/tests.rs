@@ -1,4 +1,5 @@
 use super::*;
+use isobar_core::recording::format::OPENING;
 
 #[test]
 fn instead_of_thin_deletes_the_oldest_of_a_full_disk() {
@@ -13,5 +14,44 @@ fn instead_of_thin_deletes_the_oldest_of_a_full_disk() {
     ];
     for (why, want) in table {
         assert_eq!(instead_of_thin(&why.into(), 3, 7), want, "{why:?}");
+    }
+}
+
+#[test]
+fn open_goes_on_after_a_damaged_segment_beside_others() {
+    /// The frame of a header.
+    fn header() -> Vec<u8> {
+        let at = Moment { boot: Nanos(1), wall: Nanos(2) };
+        let text = format!("{}\"at\":{}}}\n", OPENING, serde_json::to_string(&at).unwrap());
+        zstd::encode_all(text.as_bytes(), 1).unwrap()
+    }
+    type Files<'a> = &'a [(&'a str, Vec<u8>)];
+    let (text, cut) = (b"names of my cats\n".to_vec(), header()[..5].to_vec());
+    #[rustfmt::skip]
+    let table: [(Files<'_>, Result<u64, &str>); 6] = [
+        // segments, the next one or the file that is foreign
+        (&[],                                                       Ok(0)),
+        (&[("r", header()), ("r.1", header())],                     Ok(2)),
+        (&[("r", text.clone()), ("r.1", header())],                 Ok(2)),
+        (&[("r", header()), ("r.4", text.clone())],                 Ok(5)), // never overwritten
+        (&[("r", text.clone())],                                    Err("r")),
+        (&[("r", cut), ("r.1", text.clone())],                      Err("r.1")), // of which kind is "r"?
+    ];
+    for (files, want) in table {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, content) in files {
+            fs::write(dir.path().join(name), content).unwrap();
+        }
+        let names: Vec<_> = files.iter().map(|(name, _)| name).collect();
+        let opened = Segments::open(&dir.path().join("r"), Bounds::default()).unwrap();
+        let next = opened.as_ref().map(|opened| opened.next).map_err(PathBuf::clone);
+        assert_eq!(next, want.map_err(|name| dir.path().join(name)), "{names:?}");
+        let Ok(mut opened) = opened else { continue };
+        let n_damaged = files.iter().filter(|(_, content)| *content == text).count();
+        assert_eq!(opened.damaged.len(), n_damaged, "{names:?}");
+        // Long after, all segments that are known are too old.
+        let now = Moment { boot: Nanos(3), wall: Nanos(u64::MAX) };
+        opened.begin(None, now).unwrap();
+        assert_eq!(existing(&dir.path().join("r")).unwrap().len(), n_damaged + 1, "{names:?}");
     }
 }
