@@ -12,6 +12,7 @@ use super::incident::words::clock;
 use super::replay::Judged;
 use isobar_core::model::condition::Status;
 use isobar_core::model::decision::{Action, Decision, StepKind};
+use isobar_core::model::threshold::Resource;
 use isobar_core::model::units::{Moment, Nanos};
 use isobar_core::room;
 
@@ -126,6 +127,9 @@ pub struct Taken {
     pub because: String,
     /// Taken, and not only recorded.
     pub is_enforced: bool,
+    /// Memory is what was short: only such a step may forestall an OOM kill.
+    #[serde(skip)]
+    pub is_for_memory: bool,
 }
 
 impl WhatIf {
@@ -293,8 +297,10 @@ fn turn(spans: &mut Vec<Span>, is_on: bool, at: Moment) {
 
 fn step(action: &Action, at: Moment) -> Taken {
     let (step, target) = (action.step, action.target.full_name());
-    let (because, is_enforced) = (action.reason.threshold.name(), action.is_enforced);
-    Taken { at, step, target, because, is_enforced }
+    let threshold = &action.reason.threshold;
+    let (because, is_enforced) = (threshold.name(), action.is_enforced);
+    let is_for_memory = threshold.resource() == Resource::Memory;
+    Taken { at, step, target, because, is_enforced, is_for_memory }
 }
 
 /// How many there was no room for.

@@ -12,6 +12,8 @@ use crate::cli::terminal::{harmless, wrapped};
 const COLUMNS: u64 = 60;
 /// Columns of prose.
 const WIDTH: usize = 100;
+/// A later OOM kill is of another shortage than the step.
+const SOON: Nanos = Nanos(600 * Nanos::SECOND.0);
 
 pub(super) fn write(all: &WhatIf, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
     if all.ticks == 0 {
@@ -93,12 +95,12 @@ fn taken(
     if steps.is_empty() {
         writeln!(out, "  {name:<10} none")?;
     }
-    for (n, Taken { at, step, target, because, is_enforced }) in steps.iter().enumerate() {
+    let first_for_memory = steps.iter().position(|step| step.is_for_memory);
+    for (n, taken) in steps.iter().enumerate() {
+        let Taken { at, step, target, because, is_enforced, .. } = taken;
         let name = if n == 0 { name } else { "" };
-        let before = all.oom_kills.iter().find(|kill| kill.wall >= at.wall);
-        let before = before.filter(|_| n == 0).map(|kill| {
-            format!(", {} before the kernel's OOM kill", time(kill.wall.since(at.wall)))
-        });
+        let left = before_kill(all, taken).filter(|_| first_for_memory == Some(n));
+        let before = left.map(|left| format!(", {} before the kernel's OOM kill", time(left)));
         let (step, target) = (step.name(), harmless(target));
         let before = before.unwrap_or_default();
         let at = clock(at.wall);
@@ -109,6 +111,13 @@ fn taken(
         writeln!(out, "  {:<10} and {more} more", "")?;
     }
     Ok(())
+}
+
+/// How long after a step for memory the kernel killed for want of it, if that was soon.
+fn before_kill(all: &WhatIf, step: &Taken) -> Option<Nanos> {
+    let kill = all.oom_kills.iter().find(|kill| kill.wall >= step.at.wall)?;
+    let left = kill.wall.since(step.at.wall);
+    (step.is_for_memory && left <= SOON).then_some(left)
 }
 
 fn bar(all: &WhatIf, spans: &[Span]) -> String {
@@ -161,11 +170,13 @@ mod tests {
         Moment { boot, wall: Nanos(1_790_000_000_000_000_000 + second * Nanos::SECOND.0) }
     }
 
+    fn due(on: PressureSignal) -> Trigger {
+        Trigger::Pressure(PressureThreshold { scope: ScopeName::Kubepods, on, grace: Nanos(0) })
+    }
+
     fn action(step: StepKind) -> Action {
-        let on = PressureSignal::Memory(Percent(60_00));
-        let threshold = PressureThreshold { scope: ScopeName::Kubepods, on, grace: Nanos(0) };
         let reason = Met {
-            threshold: Trigger::Pressure(threshold),
+            threshold: due(PressureSignal::Memory(Percent(60_00))),
             since: Nanos(0),
             is_due: true,
             measured: 0,
@@ -270,6 +281,42 @@ mod tests {
             told.push(b'\n');
         }
         insta::assert_snapshot!(String::from_utf8(told).unwrap());
+    }
+
+    #[test]
+    fn before_kill_of_the_same_shortage() {
+        let (memory, cpu) =
+            (PressureSignal::Memory(Percent(60_00)), PressureSignal::Cpu(Percent(60_00)));
+        #[rustfmt::skip]
+        let table = [
+            // what the step at 100 s is for, OOM kills, seconds from the step to the kill
+            (memory, vec![],           None),
+            (memory, vec![99],         None),
+            (memory, vec![100],        Some(0)),
+            (memory, vec![50, 160],    Some(60)),
+            (memory, vec![160, 170],   Some(60)),
+            (memory, vec![700],        Some(600)),
+            (memory, vec![701],        None), // of another shortage
+            (cpu,    vec![160],        None),
+        ];
+        for (on, kills, want) in table {
+            let mut with_step = decision(100, false);
+            with_step.relief.actions = vec![Action {
+                reason: Met { threshold: due(on), ..action(StepKind::Evict).reason },
+                ..action(StepKind::Evict)
+            }];
+            let mut all = WhatIf::default();
+            all.tick(&with_step, &with_step);
+            all.oom_kills = kills.iter().copied().map(at).collect();
+            let all = all.close();
+            let seconds = |left: Nanos| left.0 / Nanos::SECOND.0;
+            let got = before_kill(&all, &all.steps.then[0]).map(seconds);
+            assert_eq!(got, want, "{on:?} {kills:?}");
+            let mut told = Vec::new();
+            write(&all, &mut told).unwrap();
+            let told = String::from_utf8(told).unwrap();
+            assert_eq!(told.contains("before the kernel's OOM kill"), want.is_some(), "{told}");
+        }
     }
 
     #[test]
