@@ -21,8 +21,11 @@ use isobar_core::model::units::Nanos;
 
 /// Incidents last half a minute at least, and one is frozen within seconds.
 const WAITING: usize = 8;
-/// How often a directory that could not be written to is tried again.
+/// How often a directory that could not be written to is tried again, and a recording that could not be
+/// read.
 const AGAIN: Nanos = Nanos(60 * Nanos::SECOND.0);
+/// A recording that cannot be read is tried so often: what a disk has lost stays lost.
+const TRIES: u32 = 10;
 /// What the recording says of a longer span is read again only once it is longer by a quarter: an hour
 /// takes seconds to read.
 const SHORT: Nanos = Nanos(720 * Nanos::SECOND.0);
@@ -112,8 +115,9 @@ struct Cold {
     told: Option<Incident>,
     /// The name of the open incident: it goes on, and is not frozen.
     open: Option<String>,
-    /// Those that ended while nothing was recorded, at most [`WAITING`].
-    waiting: VecDeque<Incident>,
+    /// Those that ended while nothing was recorded, or while it could not be read, at most [`WAITING`];
+    /// and how often reading was tried.
+    waiting: VecDeque<(Incident, u32)>,
 }
 
 impl Cold {
@@ -128,6 +132,7 @@ impl Cold {
             if clock::now().boot.since(tried) >= AGAIN {
                 tried = clock::now().boot;
                 self.settle_again();
+                self.freeze_waiting();
             }
             let order = match inbox.recv_timeout(Duration::from_nanos(AGAIN.0)) {
                 Ok(order) => order,
@@ -138,8 +143,7 @@ impl Cold {
             match order {
                 Order::ReadFrom(ring) => {
                     self.ring = ring;
-                    let waiting = std::mem::take(&mut self.waiting);
-                    waiting.into_iter().for_each(|incident| self.freeze(incident));
+                    self.freeze_waiting();
                 }
                 Order::Note(incident) => {
                     self.open = Some(incident.name.clone());
@@ -152,7 +156,7 @@ impl Cold {
                     self.open = None;
                     // It is over, also for an agent that comes after one that is killed meanwhile.
                     self.note(&incident);
-                    self.freeze(*incident);
+                    self.freeze(*incident, 0);
                 }
                 Order::Settle(dir) => match self.shelf.settle(&dir) {
                     Ok(()) => drop(self.take_up()),
@@ -178,7 +182,7 @@ impl Cold {
         all.retain(|one| one.state == State::Open);
         let is_left = |one: &Incident| self.open.as_ref() != Some(&one.name);
         let (left, open): (Vec<_>, Vec<_>) = all.into_iter().partition(is_left);
-        left.into_iter().for_each(|incident| self.freeze(incident));
+        left.into_iter().for_each(|incident| self.freeze(incident, 0));
         open.into_iter().next()
     }
 
@@ -221,17 +225,25 @@ impl Cold {
         }
     }
 
-    fn freeze(&mut self, incident: Incident) {
-        let Some(ring) = &self.ring else {
-            self.waiting.retain(|one| one.name != incident.name);
-            self.waiting.push_back(incident);
-            if self.waiting.len() > WAITING
-                && let Some(oldest) = self.waiting.pop_front()
-            {
-                self.give_up(oldest);
-            }
-            return;
-        };
+    fn freeze_waiting(&mut self) {
+        let waiting = std::mem::take(&mut self.waiting);
+        waiting.into_iter().for_each(|(incident, n_tried)| self.freeze(incident, n_tried));
+    }
+
+    /// Keeps an incident until it can be frozen.
+    fn wait(&mut self, incident: Incident, n_tried: u32) {
+        self.waiting.push_back((incident, n_tried));
+        if self.waiting.len() > WAITING
+            && let Some((oldest, _)) = self.waiting.pop_front()
+        {
+            self.give_up(oldest);
+        }
+    }
+
+    /// Freezes an incident whose ticks could not be read `n_tried` times before.
+    fn freeze(&mut self, incident: Incident, n_tried: u32) {
+        self.waiting.retain(|(one, _)| one.name != incident.name);
+        let Some(ring) = &self.ring else { return self.wait(incident, n_tried) };
         let name = incident.name.clone();
         match self.frozen(ring, incident.clone()) {
             Ok(frozen) => {
@@ -241,6 +253,10 @@ impl Cold {
                     "incident kept: {}",
                     frozen.summary
                 );
+            }
+            Err(why) if why.may_pass() && n_tried + 1 < TRIES => {
+                tracing::debug!("cannot read the ticks of incident {name} yet: {}", chain(&why));
+                return self.wait(incident, n_tried + 1);
             }
             Err(why) => {
                 tracing::warn!("cannot keep the ticks of incident {name}: {}", chain(&why));
@@ -264,101 +280,4 @@ impl Cold {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::record::incident::Kind;
-    use isobar_core::model::sample::Moment;
-
-    fn incident(name: &str, end: Option<u64>) -> Box<Incident> {
-        let wall = clock::now().wall;
-        let at = |second: u64| Moment { boot: Nanos(second * Nanos::SECOND.0), wall };
-        let (begin, end, state) = (at(1), end.map(at), State::Open);
-        Box::new(Incident { name: name.into(), begin, end, state, ..Incident::default() })
-    }
-
-    /// What is on the shelf once these orders have been taken.
-    fn after(shelf: &Arc<Shelf>, orders: Vec<Order>) -> Vec<Incident> {
-        let (to, inbox) = sync_channel(orders.len());
-        orders.into_iter().for_each(|order| to.send(order).unwrap());
-        drop(to);
-        let waiting = VecDeque::new();
-        Cold { shelf: Arc::clone(shelf), ring: None, told: None, open: None, waiting }.run(&inbox);
-        shelf.list().unwrap()
-    }
-
-    #[test]
-    fn what_ends_while_nothing_is_recorded_is_over_and_frozen_later() {
-        let dir = tempfile::tempdir().unwrap();
-        let shelf = Arc::new(Shelf::in_dir(dir.path().into()));
-        let ends = || {
-            vec![Order::Note(incident("2026-1", None)), Order::Freeze(incident("2026-1", Some(9)))]
-        };
-        let left = after(&shelf, ends());
-        assert!(left[0].end.is_some() && !left[0].goes_on(left[0].begin), "{left:?}");
-        assert_eq!(left[0].state, State::Open);
-        // It has no tick in this recording, so its document is all that is kept.
-        let again = Order::ReadFrom(Some(Ring::Files(dir.path().join("none"))));
-        let left = after(&shelf, ends().into_iter().chain([again]).collect());
-        assert_eq!(left[0].state, State::Frozen);
-    }
-
-    #[test]
-    fn no_more_wait_than_there_is_room_for_while_nothing_is_recorded() {
-        let shelf = Arc::new(Shelf::in_memory());
-        let end = |n: usize| Order::Freeze(incident(&format!("2026-{n:02}"), Some(9)));
-        let left = after(&shelf, (0..WAITING + 3).map(end).collect());
-        let frozen = left.iter().filter(|one| one.state == State::Frozen).map(|one| &*one.name);
-        assert_eq!(frozen.collect::<Vec<_>>(), ["2026-00", "2026-01", "2026-02"]);
-        assert_eq!(left.len(), WAITING + 3);
-    }
-
-    #[test]
-    fn a_directory_that_comes_late_has_what_an_agent_before_left_open() {
-        let dir = tempfile::tempdir().unwrap();
-        Shelf::in_dir(dir.path().into()).note(&incident("2026-1", None)).unwrap();
-        let ring = Order::ReadFrom(Some(Ring::Files(dir.path().join("none"))));
-        let orders =
-            vec![ring, Order::Note(incident("2026-2", None)), Order::Settle(dir.path().into())];
-        let left = after(&Arc::new(Shelf::in_memory()), orders);
-        let states: Vec<_> = left.iter().map(|one| (one.name.as_str(), one.state)).collect();
-        assert_eq!(states, [("2026-1", State::Frozen), ("2026-2", State::Open)]);
-    }
-
-    #[test]
-    fn what_could_not_be_written_is_moved_once_it_can() {
-        let dir = tempfile::tempdir().unwrap();
-        let place = dir.path().join("incidents");
-        // In the way of the directory.
-        std::fs::write(&place, "").unwrap();
-        let shelf = Arc::new(Shelf::in_dir(place.clone()));
-        let left = after(&shelf, vec![Order::Note(incident("2026-1", None))]);
-        assert_eq!(left.len(), 1);
-        std::fs::remove_file(&place).unwrap();
-        assert_eq!(after(&shelf, vec![]), left);
-        assert_eq!(Shelf::in_dir(place).list().unwrap(), left, "it outlives the agent");
-    }
-
-    #[test]
-    fn is_told_spares_a_long_recording_from_being_read_at_each_trigger() {
-        let at = |second: u64| {
-            let boot = Nanos(second * Nanos::SECOND.0);
-            Moment { boot, wall: boot }
-        };
-        #[rustfmt::skip]
-        let table = [
-            // told until, second of the newest trigger, is that enough?
-            (120,   121,   false), // a short span is read at once
-            (700,   720,   false),
-            (720,   721,   true),
-            (720,   899,   true),
-            (720,   900,   false), // longer by a quarter
-            (2_000, 2_499, true),
-        ];
-        for (to, newest, want) in table {
-            let told = Incident { to: at(to), ..Incident::default() };
-            let (who, text) = <(String, String)>::default();
-            let newest = Trigger { at: at(newest), kind: Kind::Condition, who, text };
-            assert_eq!(is_told(&told, Some(&newest)), want, "{to} {newest:?}");
-        }
-    }
-}
+mod tests;

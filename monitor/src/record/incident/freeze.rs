@@ -68,6 +68,18 @@ pub enum FreezeError {
     Shelf(#[from] ShelfError),
 }
 
+impl FreezeError {
+    /// True if reading itself failed, which may work later: a disk answered late, or too many files
+    /// were open.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Segments(why) => why.kind() != io::ErrorKind::NotFound,
+            Self::Read(why) => !why.is_invalid_input(),
+            _ => false,
+        }
+    }
+}
+
 /// Freezes an incident that is over, or that its agent left open, into a draft of the shelf.
 ///
 /// # Errors
