@@ -74,10 +74,10 @@ pub(crate) fn code_of(error: &anyhow::Error) -> Code {
             matches!(why, Unknown(_) | Exists(_) | Full { .. } | TooLong { .. })
         };
         let is_of_file = |why: &FreezeError| {
-            use FreezeError::{Name, NoIncident, Read, Shelf, TooLarge};
+            use FreezeError::{ManyNames, Name, NoIncident, Read, Shelf, TooLarge};
             // The two that are transparent hide what is in them.
             match why {
-                NoIncident(_) | Name(_) | TooLarge => true,
+                NoIncident(_) | Name(_) | TooLarge | ManyNames(_) => true,
                 Read(why) => why.is_invalid_input(),
                 Shelf(why) => is_of_shelf(why),
                 _ => false,

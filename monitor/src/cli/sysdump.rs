@@ -8,10 +8,9 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Error, Result, anyhow, bail};
 use isobar::agent::RECORDING_DIR;
 use isobar::clock;
-use isobar::record::incident::freeze::FreezeError;
 use isobar::record::incident::redact::{Names, redact};
 use isobar::record::incident::shelf::{Draft, Shelf};
 use isobar::record::incident::words::clock as printed;
@@ -66,7 +65,7 @@ fn fill(file: File, args: &Args, sampling: &[String]) -> Result<()> {
         // An error quotes the file.
         let refused =
             |_| anyhow!("there is none, or it has errors: `isobar config check` tells them");
-        let redacted = |settings| Names::default().of(&settings).context(FreezeError::Redact);
+        let redacted = |settings| Names::default().of(&settings).map_err(Error::from);
         config = config.map_err(refused).and_then(redacted);
     }
     archive.json("doctor.json", &diagnosis)?;

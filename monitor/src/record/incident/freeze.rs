@@ -58,6 +58,11 @@ pub enum FreezeError {
     TooLarge,
     #[error("its names cannot be replaced: a value that is no name stands where names do")]
     Redact,
+    #[error(
+        "its names take more than {0} MiB, so that it cannot be redacted: export it without --redact, and \
+         give it only to a reader who may see its names"
+    )]
+    ManyNames(usize),
     #[error("cannot list the segments")]
     Segments(#[source] io::Error),
     #[error(transparent)]
@@ -337,7 +342,7 @@ impl<'a> Span<'a> {
     fn renamed<T: Serialize + DeserializeOwned>(&mut self, what: T) -> Result<T, FreezeError> {
         match &mut self.names {
             None => Ok(what),
-            Some(names) => names.of(&what).ok_or(FreezeError::Redact),
+            Some(names) => names.of(&what),
         }
     }
 

@@ -46,9 +46,19 @@ const POD: &str = "pod";
 const UID: usize = 32;
 const ID: usize = 64;
 
+/// Bytes that names and the other names for them may take. Those of a node of 500 cgroups take less
+/// than one MiB; a file that was made to take much may have a new one in each tick.
+const LARGEST: usize = 64 << 20;
+/// Bytes that a name takes beside its text and that of the other one.
+const ENTRY: usize = 128;
+
 /// Other names for names.
 #[derive(Debug, Default)]
-pub struct Names(BTreeMap<String, String>);
+pub struct Names {
+    others: BTreeMap<String, String>,
+    /// Bytes that they take; more than [`LARGEST`] once there was no room for one.
+    held: usize,
+}
 
 /// Writes a redacted copy of an incident's file.
 ///
@@ -59,6 +69,7 @@ pub fn redact(from: File, to: File, path: &Path) -> Result<Incident, FreezeError
     let incident = line_of(&place)?.incident;
     let mut names = Names::default();
     let incident = names.incident(incident);
+    names.has_room()?;
     let draft = Draft { path: path.into(), file: to, is_in_memory: false };
     let span = Span::new(Within::EVERYTHING, Some(&draft)).redacted(names);
     let told = span.take(Recording::open_alone(&place)?, incident)?;
@@ -68,14 +79,25 @@ pub fn redact(from: File, to: File, path: &Path) -> Result<Incident, FreezeError
 
 impl Names {
     /// The same with other names.
-    pub fn of<T: Serialize + DeserializeOwned>(&mut self, what: &T) -> Option<T> {
+    ///
+    /// # Errors
+    /// If a value that is no name stands where names do, or if the names take too much memory.
+    pub fn of<T: Serialize + DeserializeOwned>(&mut self, what: &T) -> Result<T, FreezeError> {
         let names = RefCell::new(std::mem::take(self));
         let mut json = Vec::new();
         let written =
             what.serialize(Veil::new(&mut serde_json::Serializer::new(&mut json), &names));
         *self = names.into_inner();
-        written.ok()?;
-        room::from_slice(&json).ok()
+        self.has_room()?;
+        written.map_err(|_| FreezeError::Redact)?;
+        room::from_slice(&json).map_err(|_| FreezeError::Redact)
+    }
+
+    fn has_room(&self) -> Result<(), FreezeError> {
+        match self.held > LARGEST {
+            true => Err(FreezeError::ManyNames(LARGEST >> 20)),
+            false => Ok(()),
+        }
     }
 
     /// What is left of an incident before its ticks are read again.
@@ -188,21 +210,31 @@ impl Names {
 
     /// Of the same form: the digits tell which it is.
     fn id(&mut self, id: &str) -> String {
-        let mut n = self.0.len() + 1;
-        let other = || {
+        self.other(id, |mut n| {
             let mut text = id.as_bytes().to_vec();
             for digit in text.iter_mut().rev().filter(|byte| **byte != b'-') {
                 (*digit, n) = (b"0123456789abcdef"[n % 16], n / 16);
             }
             String::from_utf8(text).expect("digits and dashes")
-        };
-        self.0.entry(id.into()).or_insert_with(other).clone()
+        })
     }
 
     /// Without a dash, which would make two levels of a slice of it.
     fn name(&mut self, name: &str) -> String {
-        let n = self.0.len() + 1;
-        self.0.entry(name.into()).or_insert_with(|| format!("name{n}")).clone()
+        self.other(name, |n| format!("name{n}"))
+    }
+
+    /// The other name for a name: `make` makes one from its number. It is not kept once there is no room.
+    fn other(&mut self, name: &str, make: impl FnOnce(usize) -> String) -> String {
+        if let Some(other) = self.others.get(name) {
+            return other.clone();
+        }
+        let other = make(self.others.len() + 1);
+        self.held = self.held.saturating_add(name.len() + other.len() + ENTRY);
+        if self.held <= LARGEST {
+            self.others.insert(name.into(), other.clone());
+        }
+        other
     }
 }
 
@@ -243,128 +275,4 @@ fn id_at_end(text: &str) -> Option<(&str, &str)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use isobar_core::model::capability::CapabilityState;
-    use isobar_core::model::cgroup::CgroupPath;
-    use isobar_core::model::pod::Place;
-    use isobar_core::model::sample::Moment;
-
-    #[test]
-    fn change_keeps_figures_alone() {
-        #[rustfmt::skip]
-        let table = [
-            // of a drift, what is kept
-            ("/a/memory.max: another writer changed 911527936 to \"max\"; it was written again; systemd writes it",
-             Some("another writer changed 911527936 to max; it was written again")),
-            ("/a/cpuset.cpus: another writer changed 0-3,7 to \"0\", and that stays", Some("another writer changed 0-3,7 to 0")),
-            ("/a/cpuset.cpus: another writer changed 0-3,7 to \"0\"", Some("another writer changed 0-3,7 to 0")),
-            ("/a/pids.max is not 9: another writer changed 9 to \"max\", 3 times within six hours and is left to them: it may be systemd",
-             Some("another writer changed 9 to max, 3 times within six hours and is left to them")),
-            ("/a/pids.max: another writer changed 9 to \"8\"; without writeLimits it stays so",
-             Some("another writer changed 9 to 8; without writeLimits it stays so")),
-            ("/a/memory.max: another writer changed 5 to \"shop\"", None),
-            ("/a/memory.max: cannot read it", None),
-        ];
-        for (text, want) in table {
-            assert_eq!(change(text).as_deref(), want, "{text}");
-        }
-    }
-
-    const UUID: &str = "3f2a77b0-1c9d-4a10-9c52-1f00aa00bb00";
-
-    /// An id of the same form that ends with this digit.
-    fn other(id: &str, digit: u8) -> String {
-        let zeros = id.replace(|c: char| c.is_ascii_hexdigit(), "0");
-        format!("{}{digit}", &zeros[..zeros.len() - 1])
-    }
-
-    #[test]
-    fn text_replaces_names_and_keeps_what_joins() {
-        let id = "6d7765a8f3644da8".repeat(4);
-        let slices = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod";
-        let uid = UUID.replace('-', "_");
-        #[rustfmt::skip]
-        let table = [
-            // before, after
-            ("web".to_owned(),                       "name1".to_owned()),
-            ("shop/web".into(),                      "name1/name2".into()),
-            ("acme.example/keep".into(),             "name1/name2".into()),
-            ("acme.example/".into(),                 "name1/".into()),
-            ("acme/SystemCPUContentionPressure".into(), "name1/SystemCPUContentionPressure".into()),
-            ("memory.available".into(),              "memory.available".into()),
-            ("/".into(),                             "/".into()),
-            ("/system.slice/pay.service".into(),     "/system.slice/name1.service".into()),
-            ("/system.slice/sshd@7-acme.service".into(), "/system.slice/sshd@name1.service".into()),
-            ("/system.slice/getty@acme.service".into(), "/system.slice/name1.service".into()),
-            ("/acme.slice/acme-batch.slice".into(),  "/name1.slice/name1-name2.slice".into()),
-            ("/acme.slice/*".into(),                 "/name1.slice/*".into()),
-            ("/acme-*.service".into(),               "/name1.service".into()),
-            (format!("{slices}{uid}.slice/cri-containerd-{id}.scope"),
-             format!("{slices}{}.slice/cri-containerd-{}.scope", other(&uid, 1), other(&id, 2))),
-            (format!("/kubepods/pod{UUID}/{id}"),    format!("/kubepods/pod{}/{}", other(UUID, 1), other(&id, 2))),
-            (format!("/kubepods/podacme/kata_{id}"), format!("/kubepods/podname1/name2{}", other(&id, 3))),
-            (format!("{UUID}/web"),                  format!("{}/name2", other(UUID, 1))), // a namespace
-            (format!("{slices}acme_web.slice"),      format!("{slices}name1.slice")),
-            ("/acme.slice/acme-kubepods.slice".into(), "/name1.slice/name1-kubepods.slice".into()),
-            ("kubepods-acme".into(),                 "name1".into()),
-            (UUID.into(),                            other(UUID, 1)),
-        ];
-        for (before, want) in table {
-            let mut names = Names::default();
-            assert_eq!(names.text(&before), want, "{before}");
-            assert_eq!(names.text(&before), want, "{before}, again");
-        }
-    }
-
-    #[test]
-    fn incident_keeps_that_it_was_cut_and_what_could_be_measured() {
-        let (name, detail) = ("pods".to_owned(), "acme-api does not answer".to_owned());
-        let state = CapabilityState::Off;
-        let pods = Capability { name, state, detail, remedy: Some("ask acme".into()) };
-        let change = Change { at: Moment::default(), capability: pods.clone() };
-        let (capabilities, changes) = (vec![pods], vec![change]);
-        let whole = Incident { is_cut: true, capabilities, changes, ..Incident::default() };
-        let told = Names::default().incident(whole);
-        let bare = |one: &Capability| {
-            (one.name.clone(), one.state, one.detail.len(), one.remedy.is_none())
-        };
-        let want = ("pods".to_owned(), state, 0, true);
-        assert_eq!(bare(&told.capabilities[0]), want);
-        assert_eq!(bare(&told.changes[0].capability), want);
-        assert!(told.is_cut);
-    }
-
-    #[test]
-    fn who_renames_a_container_and_its_pod() {
-        #[rustfmt::skip]
-        let table = [
-            ("container front of shop/web",              "container name1 of name2/name3"),
-            ("a container of shop/web (id 3f2a91c47d1e)", "a container of name1/name2 (id name3)"),
-            ("shop/web",                                 "name1/name2"),
-        ];
-        for (before, want) in table {
-            assert_eq!(Names::default().who(before), want, "{before}");
-        }
-    }
-
-    /// A pod of a manifest may have any text as its uid, and is joined to its cgroup by it.
-    #[test]
-    fn text_keeps_a_place() {
-        let id = "6d7765a8f3644da8".repeat(4);
-        for uid in [UUID, "pay-frontend", "podium", "kubepods"] {
-            let spelled = uid.replace('-', "_");
-            for path in [
-                format!("/kubepods/burstable/pod{uid}/{id}"),
-                format!("/kubepods.slice/kubepods-pod{spelled}.slice/crio-{id}.scope"),
-            ] {
-                let mut names = Names::default();
-                let renamed = Place::of(&CgroupPath(names.text(&path).into()));
-                let Place::Container { pod, id: kept, .. } = renamed else {
-                    panic!("{path}: {renamed:?}")
-                };
-                assert_eq!((&*pod, &*kept), (&*names.text(uid), &*names.text(&id)), "{path}");
-            }
-        }
-    }
-}
+mod tests;
