@@ -4,8 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, bail};
+use isobar::clock;
 use isobar::clock::written::When;
 use isobar::record::boot;
+use isobar::record::incident::words::clock as clock_words;
 use isobar::record::journal::Ring;
 use isobar::record::reader::Recording;
 use isobar::record::replay::{Replay, Replayed, as_recorded};
@@ -21,6 +23,7 @@ use isobar_core::policy::explain::{Explanation, explain_by};
 use isobar_core::policy::rank::Purpose;
 use isobar_core::view::View;
 use isobar_core::view::pods::name_spared;
+use jiff::tz::TimeZone;
 
 use super::at::{present, source, wall, when};
 use super::exit::Refused;
@@ -31,9 +34,23 @@ pub(crate) struct RangeArgs {
     /// its end, with -f or of an agent), 02:40, a time in RFC 3339 [default: the beginning].
     #[arg(long, value_name = "TIME", value_parser = when, allow_hyphen_values = true)]
     begin: Option<When>,
-    /// The last moment of the range [default: the end].
-    #[arg(long, value_name = "TIME", value_parser = when, allow_hyphen_values = true)]
-    end: Option<When>,
+    /// The last moment of the range; now, if a time of day after --begin is yet to come [default: the
+    /// end].
+    #[arg(long, value_name = "TIME", value_parser = until, allow_hyphen_values = true)]
+    end: Option<Until>,
+}
+
+/// The last moment of a range.
+#[derive(Debug, Clone, Copy)]
+struct Until {
+    when: When,
+    /// It is a time of day, taken for yesterday's because today's is yet to come.
+    is_yesterdays: bool,
+}
+
+fn until(text: &str) -> Result<Until, String> {
+    let is_yesterdays = When::is_yesterdays(text, clock::now(), &TimeZone::system());
+    when(text).map(|when| Until { when, is_yesterdays })
 }
 
 /// From when to when, on the wall clock.
@@ -59,12 +76,21 @@ impl RangeArgs {
 
     /// The range, or all of the recording; relative moments count from `present`.
     pub(crate) fn range(self, present: impl Fn() -> Result<Moment>) -> Result<Range> {
+        self.range_at(clock::now().wall, present)
+    }
+
+    fn range_at(self, now: Nanos, present: impl Fn() -> Result<Moment>) -> Result<Range> {
         let of = |when: Option<When>, usual| when.map_or(Ok(usual), |when| wall(when, &present));
-        let (begin, end) = (of(self.begin, Range::ALL.begin)?, of(self.end, Range::ALL.end)?);
-        if begin > end {
-            bail!(Refused("--begin is after --end".into()));
+        let begin = of(self.begin, Range::ALL.begin)?;
+        let end = of(self.end.map(|until| until.when), Range::ALL.end)?;
+        if begin <= end {
+            return Ok(Range { begin, end });
         }
-        Ok(Range { begin, end })
+        if begin <= now && self.end.is_some_and(|until| until.is_yesterdays) {
+            return Ok(Range { begin, end: now });
+        }
+        let (begin, end) = (clock_words(begin), clock_words(end));
+        bail!(Refused(format!("--begin is after --end: {begin} and {end}")))
     }
 }
 
@@ -172,5 +198,48 @@ impl Ticks {
     pub(crate) fn outcomes(&self) -> &[Outcome] {
         let sample = self.replay.engine().and_then(|engine| engine.standing().before.as_ref());
         sample.map_or(&[], |sample| &sample.outcomes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn range_ends_now_where_its_end_is_yet_to_come() {
+        #[rustfmt::skip]
+        let table = [
+            // now, --begin, --end, what is shown
+            ("05:00", "02:30", "03:30", Ok(("22 02:30", "22 03:30"))),
+            ("03:05", "02:30", "03:30", Ok(("22 02:30", "22 03:05"))),
+            ("00:10", "23:50", "00:20", Ok(("21 23:50", "22 00:10"))),
+            ("02:00", "02:30", "03:30", Ok(("21 02:30", "21 03:30"))), // all of yesterday
+            ("05:00", "03:30", "02:30", Err("--begin is after --end: 2026-11-22 03:30")),
+            ("05:00", "03:30", "2026-11-22T02:30Z", Err("and 2026-11-22 02:30")),
+            ("05:00", "2026-11-23T02:30Z", "06:00", Err("and 2026-11-21 06:00")),
+        ];
+        let at = |text: &str| {
+            let time = format!("2026-11-{}Z", text.replace(' ', "T"));
+            let Some(When::Wall(wall)) = When::parse(&time, Moment::default(), &TimeZone::UTC)
+            else {
+                panic!("{time}")
+            };
+            wall
+        };
+        for (now, begin, end, want) in table {
+            let present = Moment { wall: at(&format!("22 {now}")), ..Moment::default() };
+            let when = |text| When::parse(text, present, &TimeZone::UTC);
+            let is_yesterdays = When::is_yesterdays(end, present, &TimeZone::UTC);
+            let end_at = when(end).map(|when| Until { when, is_yesterdays });
+            let args = RangeArgs { begin: when(begin), end: end_at };
+            let row = format!("{now} {begin} {end}");
+            match (args.range_at(present.wall, || Ok(present)), want) {
+                (Ok(range), Ok((from, to))) => {
+                    assert_eq!((range.begin, range.end), (at(from), at(to)), "{row}");
+                }
+                (Err(why), Err(want)) => assert!(why.to_string().contains(want), "{row}: {why}"),
+                (got, want) => panic!("{row}: {got:?}, {want:?}"),
+            }
+        }
     }
 }

@@ -56,20 +56,21 @@ impl When {
                 Ok(at) => here(at)?,
                 Err(_) => {
                     let time: Time = text.parse().ok()?;
-                    let present = Timestamp::from_nanosecond(now.wall.0.into()).ok()?;
-                    let day = present.to_zoned(zone.clone()).date();
-                    // Where the clock is set back, a time of day comes twice.
-                    let last = |at: DateTime| {
-                        let again = zone.to_ambiguous_zoned(at).later().ok();
-                        let both = again.map(|again| again.timestamp()).into_iter().chain(here(at));
-                        both.into_iter().find(|at| *at <= present)
-                    };
-                    last(day.to_datetime(time))
-                        .or_else(|| last(day.checked_sub(1.day()).ok()?.to_datetime(time)))?
+                    let of = |days| last(time, days, now, zone);
+                    of(0).or_else(|| of(1))?
                 }
             },
         };
         at.as_nanosecond().try_into().ok().map(|at| Self::Wall(Nanos(at)))
+    }
+
+    /// Whether [`When::parse`] takes it for yesterday's, because today's is yet to come.
+    #[must_use]
+    pub fn is_yesterdays(text: &str, now: Moment, zone: &TimeZone) -> bool {
+        let text = text.trim();
+        let is_dated = || text.parse::<DateTime>().is_ok();
+        let time = text.parse::<Time>().ok().filter(|_| !is_dated());
+        time.is_some_and(|time| last(time, 0, now, zone).is_none())
     }
 
     /// The time of the wall clock.
@@ -90,6 +91,17 @@ impl When {
             Self::Wall(wall) => now.wall.since(wall),
         }
     }
+}
+
+/// When it was this time of day last, so many days before the day of `now`; `None` if that is yet to
+/// come.
+fn last(time: Time, days: i64, now: Moment, zone: &TimeZone) -> Option<Timestamp> {
+    let present = Timestamp::from_nanosecond(now.wall.0.into()).ok()?;
+    let day = present.to_zoned(zone.clone()).date().checked_sub(days.days()).ok()?;
+    let at = zone.to_ambiguous_zoned(day.to_datetime(time));
+    // Where the clock is set back, a time of day comes twice.
+    let both = [at.clone().later(), at.compatible()].into_iter().flatten();
+    both.map(|at| at.timestamp()).find(|at| *at <= present)
 }
 
 #[cfg(test)]
