@@ -28,5 +28,6 @@ pub(crate) fn keep(recording: &Path, dir: &Path) -> Incident {
         }
     }
     let shelf = Shelf::in_dir(dir.join("incidents"));
-    freeze(&Ring::Files(recording.into()), &shelf, *open.unwrap(), shelf.draft().unwrap()).unwrap()
+    freeze(&Ring::Files(recording.into()), &shelf, *open.unwrap(), shelf.draft().unwrap(), || ())
+        .unwrap()
 }

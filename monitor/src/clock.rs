@@ -1,5 +1,6 @@
 //! The only reader of time. All other code gets a [`Moment`] as an argument.
 
+pub(crate) mod pace;
 pub mod written;
 
 use rustix::time::{ClockId, Timespec, clock_gettime};

@@ -179,9 +179,12 @@ fn name_of_is_safe_whoever_it_is_about() {
 fn freeze_keeps_a_span_that_replays() {
     let dir = TempDir::new().unwrap();
     let (ring, incident, shelf) = scene(&dir);
-    let frozen = freeze(&ring, &shelf, incident, shelf.draft().unwrap()).unwrap();
+    let mut n_rests = 0;
+    let rest = || n_rests += 1;
+    let frozen = freeze(&ring, &shelf, incident, shelf.draft().unwrap(), rest).unwrap();
     // Two minutes before, and until it was calm.
     assert_eq!((frozen.from, frozen.to, frozen.ticks), (at(80), at(289), 210));
+    assert!(n_rests >= frozen.ticks, "{n_rests}");
     let want = "On worker-1 at 2026-09-21 14:16:40Z, SystemCPUContentionPressure became True: PSI cpu \
         some was 90.00 % over a minute and 90.00 % over ten seconds, the threshold is 60.00 %. \
         SystemCPUContentionPressure was True from 14:16:40Z to 14:17:40Z (1m0s); PSI cpu some reached \
@@ -203,7 +206,7 @@ fn freeze_keeps_a_span_that_replays() {
 fn import_makes_the_same_of_an_export() {
     let dir = TempDir::new().unwrap();
     let (ring, incident, shelf) = scene(&dir);
-    let frozen = freeze(&ring, &shelf, incident, shelf.draft().unwrap()).unwrap();
+    let frozen = freeze(&ring, &shelf, incident, shelf.draft().unwrap(), || ()).unwrap();
     let file = dir.path().join(format!("incidents/{}.isobar", frozen.name));
     let other = Shelf::in_dir(dir.path().join("other"));
     assert_eq!(import(&file, &other, at(0).wall).unwrap().summary, frozen.summary);
@@ -321,7 +324,7 @@ fn shelf_settles_in_a_directory_once_it_can_be_written() {
     assert!(shelf.draft().is_err() && shelf.note(&incident).is_err());
     shelf.note_in_memory(&incident);
     assert_eq!(shelf.list().unwrap().len(), 1, "also while the directory cannot be listed");
-    let kept = freeze(&ring, &shelf, incident, Draft::in_memory().unwrap()).unwrap();
+    let kept = freeze(&ring, &shelf, incident, Draft::in_memory().unwrap(), || ()).unwrap();
     assert_eq!((shelf.list().unwrap(), kept.state), (vec![kept.clone()], State::Frozen));
     let bytes = |shelf: &Shelf| {
         let mut all = Vec::new();
@@ -375,9 +378,10 @@ fn incident_keeps_its_ticks_when_the_clock_is_set_back() {
     }
     drop(journal);
     let shelf = Shelf::in_dir(dir.path().join("other"));
-    let usual = freeze(&ring, &shelf, incident.clone(), shelf.draft().unwrap()).unwrap();
+    let usual = freeze(&ring, &shelf, incident.clone(), shelf.draft().unwrap(), || ()).unwrap();
     let end = incident.end.map(|end| Moment { wall: end.wall.since(back), ..end });
     let incident = Incident { end, ..incident };
-    let frozen = freeze(&Ring::Files(set), &shelf, incident, shelf.draft().unwrap()).unwrap();
+    let frozen =
+        freeze(&Ring::Files(set), &shelf, incident, shelf.draft().unwrap(), || ()).unwrap();
     assert_eq!((frozen.ticks, frozen.from.boot), (usual.ticks, usual.from.boot));
 }

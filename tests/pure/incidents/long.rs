@@ -59,7 +59,7 @@ fn incident_lasts_until_calm_or_an_hour_and_its_file_is_bounded() {
 
     let ring = Ring::Files(path);
     let shelf = Shelf::in_memory();
-    let kept = freeze(&ring, &shelf, *long, Draft::in_memory().unwrap()).unwrap();
+    let kept = freeze(&ring, &shelf, *long, Draft::in_memory().unwrap(), || ()).unwrap();
     assert_eq!((kept.from, kept.to, kept.kills.len()), (at(80), at(3_800), 1));
     assert!((1 << 20..4 << 20).contains(&kept.size), "{}", kept.size);
     let gaps: Vec<_> = kept.left_out.iter().map(|gap| (gap.from, gap.to)).collect();

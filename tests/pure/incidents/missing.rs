@@ -41,11 +41,12 @@ fn freeze_reads_past_a_clock_that_was_wrong() {
             sample.at.wall = sample.at.wall.plus(Nanos(DAY * Nanos::SECOND.0));
         }
     });
-    let frozen = freeze(&Ring::Files(path), &shelf, incident.clone(), shelf.draft().unwrap());
+    let frozen =
+        freeze(&Ring::Files(path), &shelf, incident.clone(), shelf.draft().unwrap(), || ());
     let frozen = frozen.unwrap();
     assert!(replays(&shelf, &frozen.name));
     let other = Shelf::in_dir(dir.path().join("other"));
-    let usual = freeze(&ring, &other, incident, other.draft().unwrap()).unwrap();
+    let usual = freeze(&ring, &other, incident, other.draft().unwrap(), || ()).unwrap();
     assert_eq!((frozen.ticks, frozen.to), (usual.ticks - 1, usual.to));
     let gaps: Vec<_> = frozen.left_out.iter().map(|gap| (gap.from.boot, gap.to.boot)).collect();
     assert_eq!(gaps, [(at(239).boot, at(240).boot)]);
@@ -58,7 +59,8 @@ fn freeze_tells_when_no_agent_ran() {
     let path = dir.path().join("two");
     run(&path, 1..=240, |_| {});
     run(&path, 259..=400, |_| {});
-    let frozen = freeze(&Ring::Files(path), &shelf, incident, shelf.draft().unwrap()).unwrap();
+    let frozen =
+        freeze(&Ring::Files(path), &shelf, incident, shelf.draft().unwrap(), || ()).unwrap();
     assert_eq!(frozen.left_out, [LeftOut { from: at(240), to: at(258) }]);
     let told = "Its file has no ticks from 14:17:20Z to 14:17:38Z.";
     assert!(frozen.summary.contains(told), "{}", frozen.summary);
@@ -88,7 +90,8 @@ fn reload_leaves_no_tick_out_and_ends_what_is_judged_no_longer() {
         let decision = engine.step(sample.clone()).decision;
         journal.write(&sample, &decision, engine.standing()).unwrap();
     }
-    let frozen = freeze(&Ring::Files(path), &shelf, incident, shelf.draft().unwrap()).unwrap();
+    let frozen =
+        freeze(&Ring::Files(path), &shelf, incident, shelf.draft().unwrap(), || ()).unwrap();
     assert!(replays(&shelf, &frozen.name));
     assert_eq!(frozen.left_out, []);
     let ends: Vec<_> = frozen.conditions.iter().map(|held| held.to).collect();
@@ -102,7 +105,7 @@ fn import_tells_of_ticks_that_are_lost() {
     let (ring, incident, shelf) = scene(&dir);
     let kinds = vec![Kind::Kill, Kind::Condition];
     let incident = Incident { kinds, ..incident };
-    let frozen = freeze(&ring, &shelf, incident, shelf.draft().unwrap()).unwrap();
+    let frozen = freeze(&ring, &shelf, incident, shelf.draft().unwrap(), || ()).unwrap();
     let file = dir.path().join("incidents").join(format!("{}.isobar", frozen.name));
     // In the second chapter, which is the last.
     let half = fs::metadata(&file).unwrap().len() / 2;
@@ -135,7 +138,8 @@ fn freeze_counts_nothing_of_an_earlier_incident() {
         ..Incident::default()
     };
     let shelf = Shelf::in_dir(dir.path().join("incidents"));
-    let frozen = freeze(&Ring::Files(path), &shelf, incident, shelf.draft().unwrap()).unwrap();
+    let frozen =
+        freeze(&Ring::Files(path), &shelf, incident, shelf.draft().unwrap(), || ()).unwrap();
     // What leads to it has the kill in second 230, and the condition that held until 260.
     assert_eq!(frozen.from, at(210));
     let killed: Vec<_> = frozen.kills.iter().map(|kill| kill.pid).collect();

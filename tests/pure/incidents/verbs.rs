@@ -15,7 +15,7 @@ fn incidents_ls_says_where_it_has_looked_at_nothing() {
     let dir = TempDir::new().unwrap();
     let (ring, incident, shelf) = scene(&dir);
     let Ring::Files(recording) = &ring else { unreachable!() };
-    let frozen = freeze(&ring, &shelf, incident, shelf.draft().unwrap()).unwrap();
+    let frozen = freeze(&ring, &shelf, incident, shelf.draft().unwrap(), || ()).unwrap();
     let file = dir.path().join("incidents").join(format!("{}.isobar", frozen.name));
     let text_file = dir.path().join("text");
     fs::write(&text_file, "nothing\n").unwrap();
@@ -40,7 +40,7 @@ fn incidents_ls_says_where_it_has_looked_at_nothing() {
 fn incident_without_its_document_is_told_from_its_ticks() {
     let dir = TempDir::new().unwrap();
     let (ring, incident, shelf) = scene(&dir);
-    let frozen = freeze(&ring, &shelf, incident, shelf.draft().unwrap()).unwrap();
+    let frozen = freeze(&ring, &shelf, incident, shelf.draft().unwrap(), || ()).unwrap();
     let document = dir.path().join("incidents").join(format!("{}.json", frozen.name));
     for damaged in [Some("{"), None] {
         match damaged {

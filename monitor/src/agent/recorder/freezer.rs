@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::causes::chain;
 use crate::clock;
+use crate::clock::pace::Pace;
 use crate::record::incident::freeze::{FreezeError, freeze, tell_so_far};
 use crate::record::incident::shelf::{Draft, Shelf};
 use crate::record::incident::watch::Turn;
@@ -29,6 +30,8 @@ const TRIES: u32 = 10;
 /// What the recording says of a longer span is read again only once it is longer by a quarter: an hour
 /// takes seconds to read.
 const SHORT: Nanos = Nanos(720 * Nanos::SECOND.0);
+/// From one reading for an open incident to the next: under pressure triggers follow each other.
+const APART: Nanos = Nanos(30 * Nanos::SECOND.0);
 
 enum Order {
     ReadFrom(Option<Ring>),
@@ -57,8 +60,8 @@ impl Freezer {
         going_on: Option<String>,
     ) -> io::Result<Self> {
         let (orders, inbox) = sync_channel(WAITING);
-        let cold = Cold { shelf, ring, told: None, open: going_on, waiting: VecDeque::new() };
-        let run = move || cold.run(&inbox);
+        let cold = Cold { open: going_on, ..Cold::new(shelf, ring) };
+        let run = move || Cold { pace: Pace::behind_the_tick(), ..cold }.run(&inbox);
         thread::Builder::new().name("incidents".into()).spawn(run)?;
         Ok(Self { orders, waiting: VecDeque::new() })
     }
@@ -113,20 +116,27 @@ struct Cold {
     ring: Option<Ring>,
     /// The open incident, as the recording told of it at last.
     told: Option<Incident>,
+    /// Which one the recording was read for at last, and when.
+    read: Option<(String, Nanos)>,
+    /// The open incident, if the recording is to be read for it.
+    untold: Option<Incident>,
     /// The name of the open incident: it goes on, and is not frozen.
     open: Option<String>,
     /// Those that ended while nothing was recorded, or while it could not be read, at most [`WAITING`];
     /// and how often reading was tried.
     waiting: VecDeque<(Incident, u32)>,
+    pace: Pace,
 }
 
 impl Cold {
+    fn new(shelf: Arc<Shelf>, ring: Option<Ring>) -> Self {
+        let (told, read, untold, open, waiting) = Default::default();
+        Self { shelf, ring, told, read, untold, open, waiting, pace: Pace::full() }
+    }
+
     fn run(mut self, inbox: &Receiver<Order>) {
         // What its agent had no time to tell.
-        if let Some(incident) = self.take_up() {
-            let told = self.told(incident);
-            self.note(&told);
-        }
+        self.untold = self.take_up();
         let mut tried = clock::now().boot;
         loop {
             if clock::now().boot.since(tried) >= AGAIN {
@@ -134,7 +144,8 @@ impl Cold {
                 self.settle_again();
                 self.freeze_waiting();
             }
-            let order = match inbox.recv_timeout(Duration::from_nanos(AGAIN.0)) {
+            let left = self.tell(clock::now().boot);
+            let order = match inbox.recv_timeout(Duration::from_nanos(left.0)) {
                 Ok(order) => order,
                 Err(RecvTimeoutError::Timeout) => continue,
                 // The agent leaves: what is in memory ends with it.
@@ -148,12 +159,11 @@ impl Cold {
                 Order::Note(incident) => {
                     self.open = Some(incident.name.clone());
                     // At once, for an agent that is killed: reading the recording takes its time.
-                    self.note(&incident);
-                    let told = self.told(*incident);
-                    self.note(&told);
+                    self.note(&self.with_told(*incident.clone()));
+                    self.untold = Some(*incident);
                 }
                 Order::Freeze(incident) => {
-                    self.open = None;
+                    (self.open, self.untold) = (None, None);
                     // It is over, also for an agent that comes after one that is killed meanwhile.
                     self.note(&incident);
                     self.freeze(*incident, 0);
@@ -186,18 +196,43 @@ impl Cold {
         open.into_iter().next()
     }
 
-    /// With what the recording says of it so far: who it is about, not only what began it.
-    fn told(&mut self, incident: Incident) -> Incident {
-        let is_same = |told: &&Incident| told.name == incident.name;
-        if let Some(told) = self.told.as_ref().filter(is_same)
-            && is_told(told, incident.triggers.last())
-        {
-            let Incident { kinds, triggers, .. } = incident;
-            return Incident { kinds, triggers, ..told.clone() };
+    /// Reads what the recording says of the open incident so far, if it is time: who it is about, not
+    /// only what began it. Returns how long an order may be waited for.
+    fn tell(&mut self, now: Nanos) -> Nanos {
+        let Some(incident) = self.untold.take() else { return AGAIN };
+        let left = match &self.read {
+            Some((name, at)) if *name == incident.name => APART.since(now.since(*at)),
+            _ => Nanos(0),
+        };
+        if left > Nanos(0) {
+            self.untold = Some(incident);
+            return left;
         }
-        let told = self.ring.as_ref().map(|ring| tell_so_far(ring, incident.clone()));
-        self.told = told.and_then(Result::ok);
-        self.told.clone().unwrap_or(incident)
+        let told = self.told.as_ref().filter(|told| told.name == incident.name);
+        if !told.is_some_and(|told| is_told(told, incident.triggers.last())) {
+            self.read_for(&incident);
+        }
+        self.note(&self.with_told(incident));
+        AGAIN
+    }
+
+    fn read_for(&mut self, incident: &Incident) {
+        let Some(ring) = &self.ring else { return };
+        self.pace.begin();
+        let told = tell_so_far(ring, incident.clone(), || self.pace.between());
+        self.told = told.ok();
+        self.read = Some((incident.name.clone(), clock::now().boot));
+    }
+
+    /// An incident with what the recording told of it.
+    fn with_told(&self, incident: Incident) -> Incident {
+        match self.told.as_ref().filter(|told| told.name == incident.name) {
+            None => incident,
+            Some(told) => {
+                let Incident { kinds, triggers, changes, .. } = incident;
+                Incident { kinds, triggers, changes, ..told.clone() }
+            }
+        }
     }
 
     fn note(&self, incident: &Incident) {
@@ -206,22 +241,6 @@ impl Cold {
             let name = &incident.name;
             tracing::warn!("incident {name} is kept in memory: {}", chain(&why));
             self.shelf.note_in_memory(&incident);
-        }
-    }
-
-    /// In files, or in memory if those cannot be written.
-    fn frozen(&self, ring: &Ring, incident: Incident) -> Result<Incident, FreezeError> {
-        let name = incident.name.clone();
-        let draft = self.shelf.draft();
-        let tried = draft
-            .map_err(FreezeError::from)
-            .and_then(|to| freeze(ring, &self.shelf, incident.clone(), to));
-        match tried {
-            Err(why @ (FreezeError::Write(_) | FreezeError::Shelf(_))) => {
-                tracing::warn!("incident {name} is kept in memory: {}", chain(&why));
-                freeze(ring, &self.shelf, incident, Draft::in_memory()?)
-            }
-            tried => tried,
         }
     }
 
@@ -244,8 +263,9 @@ impl Cold {
     fn freeze(&mut self, incident: Incident, n_tried: u32) {
         self.waiting.retain(|(one, _)| one.name != incident.name);
         let Some(ring) = &self.ring else { return self.wait(incident, n_tried) };
+        self.pace.begin();
         let name = incident.name.clone();
-        match self.frozen(ring, incident.clone()) {
+        match frozen(ring, &self.shelf, &incident, || self.pace.between()) {
             Ok(frozen) => {
                 tracing::info!(
                     incident = name,
@@ -276,6 +296,23 @@ impl Cold {
         if let Err(why) = self.shelf.prune(clock::now().wall) {
             tracing::warn!("cannot remove old incidents: {}", chain(&why));
         }
+    }
+}
+
+/// In files, or in memory if those cannot be written.
+fn frozen(
+    ring: &Ring,
+    shelf: &Shelf,
+    incident: &Incident,
+    mut rest: impl FnMut(),
+) -> Result<Incident, FreezeError> {
+    let draft = shelf.draft().map_err(FreezeError::from);
+    match draft.and_then(|to| freeze(ring, shelf, incident.clone(), to, &mut rest)) {
+        Err(why @ (FreezeError::Write(_) | FreezeError::Shelf(_))) => {
+            tracing::warn!("incident {} is kept in memory: {}", incident.name, chain(&why));
+            freeze(ring, shelf, incident.clone(), Draft::in_memory()?, rest)
+        }
+        tried => tried,
     }
 }
 

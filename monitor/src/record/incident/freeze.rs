@@ -85,7 +85,8 @@ impl FreezeError {
     }
 }
 
-/// Freezes an incident that is over, or that its agent left open, into a draft of the shelf.
+/// Freezes an incident that is over, or that its agent left open, into a draft of the shelf. Calls
+/// `rest` between two ticks.
 ///
 /// # Errors
 /// If the recording cannot be read, has no tick of it, or the shelf cannot be written.
@@ -94,23 +95,30 @@ pub fn freeze(
     shelf: &Shelf,
     incident: Incident,
     draft: Draft,
+    rest: impl FnMut(),
 ) -> Result<Incident, FreezeError> {
-    keep(of_ring(ring, incident, Some(&draft)), shelf, draft)
+    keep(of_ring(ring, incident, Some(&draft), rest), shelf, draft)
 }
 
-/// What the recording of a running agent says of an incident that is not over.
+/// What the recording of a running agent says of an incident that is not over. Calls `rest` between two
+/// ticks.
 ///
 /// # Errors
 /// If the recording cannot be read, or has no tick of it.
-pub fn tell_so_far(ring: &Ring, incident: Incident) -> Result<Incident, FreezeError> {
+pub fn tell_so_far(
+    ring: &Ring,
+    incident: Incident,
+    rest: impl FnMut(),
+) -> Result<Incident, FreezeError> {
     let state = incident.state;
-    Ok(Incident { state, ..of_ring(ring, incident, None)? })
+    Ok(Incident { state, ..of_ring(ring, incident, None, rest)? })
 }
 
 fn of_ring(
     ring: &Ring,
     incident: Incident,
     draft: Option<&Draft>,
+    mut rest: impl FnMut(),
 ) -> Result<Incident, FreezeError> {
     // Those in memory last as long as this.
     let (segments, _held) = ring.segments().map_err(FreezeError::Segments)?;
@@ -118,7 +126,8 @@ fn of_ring(
     let (path, [begin, end]) = (Path::new("recording"), within.wall());
     let recording = Recording::of_segments_between(path, &segments, begin, end)?;
     let room = draft.map(|draft| Room::of(&incident, draft.most()));
-    Span { room, ..Span::new(within, draft) }.take(recording, incident)
+    let entries = recording.inspect(|_| rest());
+    Span { room, ..Span::new(within, draft) }.take(entries, incident)
 }
 
 fn keep(
@@ -226,7 +235,7 @@ impl<'a> Span<'a> {
 
     pub(super) fn take(
         mut self,
-        recording: Recording,
+        recording: impl Iterator<Item = Result<Entry, ReadError>>,
         incident: Incident,
     ) -> Result<Incident, FreezeError> {
         self.account.begin = incident.begin;

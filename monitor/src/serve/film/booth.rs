@@ -9,10 +9,10 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::pace::Pace;
 use super::projector::{Footage, Projector};
 use super::{Asked, FilmError, Shown};
 use crate::clock;
+use crate::clock::pace::Pace;
 use isobar_core::model::sample::Moment;
 use isobar_core::model::units::Nanos;
 

@@ -7,8 +7,8 @@ use std::thread;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::FilmError;
-use super::pace::Pace;
 use crate::clock;
+use crate::clock::pace::Pace;
 use isobar_core::model::units::Nanos;
 
 const TICKS: u64 = 90_000;

@@ -5,10 +5,10 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::pace::Pace;
 use super::reel::Reel;
 use super::runs::{self, Known};
 use super::{Asked, FilmError, Passed, Shown, Then};
+use crate::clock::pace::Pace;
 use crate::record::incident::shelf::Shelf;
 use crate::record::journal::Ring;
 use crate::serve::publish::Published;

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use rustix::process::setpriority_process;
 
-use super::pace::NICE;
 use super::reel::Reel;
 use super::runs::note;
 use crate::clock;
+use crate::clock::pace::NICE;
 use crate::record::reader::ReadError;
 use crate::serve::history::{History, Room, WeakHistory};
 use crate::serve::publish::{Publisher, channel};

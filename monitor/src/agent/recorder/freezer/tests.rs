@@ -14,8 +14,7 @@ fn after(shelf: &Arc<Shelf>, orders: Vec<Order>) -> Vec<Incident> {
     let (to, inbox) = sync_channel(orders.len());
     orders.into_iter().for_each(|order| to.send(order).unwrap());
     drop(to);
-    let waiting = VecDeque::new();
-    Cold { shelf: Arc::clone(shelf), ring: None, told: None, open: None, waiting }.run(&inbox);
+    Cold::new(Arc::clone(shelf), None).run(&inbox);
     shelf.list().unwrap()
 }
 
@@ -54,8 +53,7 @@ fn freeze_reads_again_what_could_not_be_read() {
         }
         let ring = Some(Ring::Files(place.join("recording")));
         let shelf = Arc::new(Shelf::in_memory());
-        let waiting = VecDeque::new();
-        let mut cold = Cold { shelf: Arc::clone(&shelf), ring, told: None, open: None, waiting };
+        let mut cold = Cold::new(Arc::clone(&shelf), ring);
         let over = incident("2026-1", Some(9));
         cold.note(&over);
         cold.freeze(*over, 0);
@@ -122,5 +120,29 @@ fn is_told_spares_a_long_recording_from_being_read_at_each_trigger() {
         let (who, text) = <(String, String)>::default();
         let newest = Trigger { at: at(newest), kind: Kind::Condition, who, text };
         assert_eq!(is_told(&told, Some(&newest)), want, "{to} {newest:?}");
+    }
+}
+
+#[test]
+fn tell_reads_the_recording_for_an_open_incident_each_half_minute() {
+    let read_at = Nanos(1_000 * Nanos::SECOND.0);
+    #[rustfmt::skip]
+    let table = [
+        // the one that was read for, seconds ago, seconds to the next reading
+        (None,           0,  0),
+        (Some("2026-1"), 0,  30),
+        (Some("2026-1"), 29, 1),
+        (Some("2026-1"), 30, 0),
+        (Some("2026-0"), 1,  0), // another one
+    ];
+    for (name, ago, want) in table {
+        let mut cold = Cold::new(Arc::new(Shelf::in_memory()), None);
+        cold.read = name.map(|name| (name.into(), read_at));
+        cold.untold = Some(*incident("2026-1", None));
+        let left = cold.tell(read_at.plus(Nanos(ago * Nanos::SECOND.0)));
+        let want_left = if want == 0 { AGAIN } else { Nanos(want * Nanos::SECOND.0) };
+        assert_eq!(left, want_left, "{name:?} {ago}");
+        assert_eq!(cold.untold.is_some(), want > 0, "it is told later: {name:?} {ago}");
+        assert_eq!(cold.shelf.list().unwrap().len(), usize::from(want == 0), "{name:?} {ago}");
     }
 }

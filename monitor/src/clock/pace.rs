@@ -8,55 +8,57 @@ use std::time::Duration;
 
 use rustix::process::setpriority_process;
 
-use crate::clock;
+use super::used_by_this_thread;
 use isobar_core::model::units::Nanos;
 
 /// A tenth of the weight of ordinary work, and far below the tick's: on a node that is short of CPUs a
 /// reader who looks for the cause still gets an answer.
-pub(super) const NICE: i32 = 10;
+pub(crate) const NICE: i32 = 10;
 /// Well below what the smallest usual quota, 20 ms of each 100, has in one period.
 const STRETCH: Nanos = Nanos(4_000_000);
-/// A rest is so many times as long as the work before it.
+/// A rest is so many times as long as the thread ran before it. While it only waited for a CPU it took
+/// nothing, and where CPUs are short an answer is needed most.
 const REST: u32 = 1;
 const REST_IN_QUOTA: u32 = 10;
 const TREE: &str = "/sys/fs/cgroup";
 
 #[derive(Debug)]
-pub(in crate::serve) struct Pace {
+pub(crate) struct Pace {
     /// 0 for none.
     rest: u32,
+    /// CPU time that the thread had used by then.
     began: Nanos,
 }
 
 impl Pace {
     /// Of a program that does nothing else.
-    pub(in crate::serve) fn full() -> Self {
+    pub(crate) fn full() -> Self {
         Self { rest: 0, began: Nanos(0) }
     }
 
     /// Of a thread beside an agent, which calls it.
-    pub(in crate::serve) fn behind_the_tick() -> Self {
+    pub(crate) fn behind_the_tick() -> Self {
         // Without it the thread is no less right.
         let _ = setpriority_process(None, NICE);
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let rest = if has_quota(Path::new(TREE), &own) { REST_IN_QUOTA } else { REST };
-        Self { rest, began: clock::now().boot }
+        Self { rest, began: used_by_this_thread() }
     }
 
     /// Called before work that follows a wait.
-    pub(in crate::serve) fn begin(&mut self) {
-        self.began = clock::now().boot;
+    pub(crate) fn begin(&mut self) {
+        self.began = used_by_this_thread();
     }
 
     /// Called between two pieces of work; rests if it is time.
-    pub(in crate::serve) fn between(&mut self) {
+    pub(crate) fn between(&mut self) {
         if self.rest == 0 {
             return;
         }
-        let took = clock::now().boot.since(self.began);
+        let took = used_by_this_thread().since(self.began);
         if took >= STRETCH {
             sleep(Duration::from_nanos(took.min(Nanos::SECOND).0) * self.rest);
-            self.began = clock::now().boot;
+            self.began = used_by_this_thread();
         }
     }
 }
