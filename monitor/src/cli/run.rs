@@ -108,18 +108,33 @@ struct RecordArgs {
     no_record: bool,
     /// Maximum size of the recording; of the oldest segments 15 ticks of each 300 are kept, and then
     /// none.
-    #[arg(long, value_name = "SIZE", default_value = "512Mi")]
+    #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = record_size)]
     record_max_size: Quantity,
     /// Maximum age of the recording; older segments are deleted.
-    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = duration, allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = record_age, allow_hyphen_values = true)]
     record_max_age: Duration,
 }
 
 impl RecordArgs {
     fn bounds(&self) -> Bounds {
-        let age = Nanos(u64::try_from(self.record_max_age.as_nanos()).unwrap_or(u64::MAX));
-        Bounds { size: Bytes(self.record_max_size.to_u64()), age }
+        Bounds { size: Bytes(self.record_max_size.to_u64()), age: nanos(self.record_max_age) }
     }
+}
+
+fn nanos(time: Duration) -> Nanos {
+    Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
+
+fn record_size(text: &str) -> Result<Quantity, String> {
+    let size = text.parse::<Quantity>().map_err(|why| why.to_string())?;
+    let bounds = Bounds { size: Bytes(size.to_u64()), ..Bounds::default() };
+    bounds.checked().map(|_| size).map_err(|why| why.to_string())
+}
+
+fn record_age(text: &str) -> Result<Duration, String> {
+    let age = duration(text)?;
+    let bounds = Bounds { age: nanos(age), ..Bounds::default() };
+    bounds.checked().map(|_| age).map_err(|why| why.to_string())
 }
 
 /// Options of the sampler, for an agent and for verbs that take their own samples.
@@ -221,4 +236,41 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
     };
     agent::run::<Live, OpenError>(options, || Live::open(&sources).inspect(Live::tell))?;
     Ok(Code::Ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Args as _, Command, FromArgMatches as _};
+
+    #[test]
+    fn bounds_below_the_least_are_a_misuse() {
+        let least = "a recording needs at least 1 MiB and 60 s";
+        #[rustfmt::skip]
+        let table = [
+            // option, value, why it is refused
+            ("--record-max-size", "1Mi",  None),
+            ("--record-max-size", "1Ki",  Some(least)),
+            ("--record-max-size", "0",    Some(least)),
+            ("--record-max-size", "much", Some("much")),
+            ("--record-max-age",  "60s",  None),
+            ("--record-max-age",  "59s",  Some(least)),
+            ("--record-max-age",  "0",    Some("must be longer than 0s")),
+        ];
+        for (option, value, want) in table {
+            let command = RecordArgs::augment_args(Command::new("run"));
+            let parsed = command.try_get_matches_from(["run", option, value]);
+            match (parsed, want) {
+                (Ok(parsed), None) => {
+                    let bounds = RecordArgs::from_arg_matches(&parsed).unwrap().bounds();
+                    assert!(bounds.checked().is_ok(), "{option} {value}");
+                }
+                (Err(why), Some(want)) => {
+                    assert_eq!(why.exit_code(), Code::Usage as i32, "{option} {value}");
+                    assert!(why.to_string().contains(want), "{option} {value}: {why}");
+                }
+                (parsed, want) => panic!("{option} {value}: {parsed:?}, {want:?}"),
+            }
+        }
+    }
 }

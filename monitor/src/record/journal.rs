@@ -10,7 +10,7 @@ use zstd::stream::write::Encoder;
 
 use super::index;
 use super::lines::LONGEST;
-pub use super::segments::{Bounds, Ring};
+pub use super::segments::{Bounds, Ring, TooSmall};
 use super::segments::{Segment, Segments};
 use isobar_core::model::decision::Decision;
 use isobar_core::model::node::NodeFacts;
@@ -36,8 +36,8 @@ const LEVEL: i32 = 1;
 pub enum JournalError {
     #[error("{0} exists and is no recording: choose another file, or move it")]
     Foreign(PathBuf),
-    #[error("a recording needs at least {} MiB and {} s", Bounds::LEAST_SIZE.0 >> 20, Bounds::LEAST_AGE.0 / 1_000_000_000)]
-    TooSmall,
+    #[error(transparent)]
+    TooSmall(#[from] TooSmall),
     #[error("cannot record to {path}")]
     Io { path: PathBuf, source: io::Error },
 }
@@ -80,9 +80,7 @@ impl Journal {
     /// Begins a recording at `path`, or continues the one that is there in a new segment. Never
     /// overwrites a file; after an error nothing was written.
     pub fn create(path: &Path, start: Start, bounds: Bounds) -> Result<Self, JournalError> {
-        if bounds.size < Bounds::LEAST_SIZE || bounds.age < Bounds::LEAST_AGE {
-            return Err(JournalError::TooSmall);
-        }
+        let bounds = bounds.checked()?;
         let io = |source| JournalError::Io { path: path.into(), source };
         let segments = Segments::open(path, bounds).map_err(io)?.map_err(JournalError::Foreign)?;
         Self::begin(path, segments, None, start)

@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{MemfdFlags, memfd_create, statvfs};
 
-pub use self::bounds::Bounds;
 use self::bounds::Disk;
+pub use self::bounds::{Bounds, TooSmall};
 use super::index::{self, Begun};
 use super::thin::thin;
 use isobar_core::model::sample::Moment;

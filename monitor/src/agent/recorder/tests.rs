@@ -122,13 +122,17 @@ fn hand_over_keeps_the_request_for_a_standing_until_one_is_taken() {
     }
 }
 
+fn failed() -> JournalError {
+    JournalError::Foreign("recording".into())
+}
+
 #[test]
 fn chapter_has_files_tried_again() {
     let dir = tempfile::tempdir().unwrap();
     let (to, _reports) = channel();
     let opened = Writer::open(where_possible(dir.path()), Start::default(), to);
     let mut writer = opened.unwrap().unwrap();
-    writer.fail(&JournalError::TooSmall, Moment::default());
+    writer.fail(&failed(), Moment::default());
     let (settings, standing) = <(Box<Settings>, Box<Standing>)>::default();
     let at = Moment::default();
     writer.take(Order::Chapter { settings, standing, at, continues: false });
@@ -210,7 +214,7 @@ fn record_goes_on_in_files_with_what_was_in_memory() {
     assert_eq!(writer.capability().state, CapabilityState::Attached, "{:?}", writer.capability());
     // A file that fails, and one that can be written again.
     let begun = writer.ring().cloned();
-    writer.fail(&JournalError::TooSmall, Moment::default());
+    writer.fail(&failed(), Moment::default());
     fs::rename(&place, aside.with_extension("2")).unwrap();
     fs::write(&place, "").unwrap();
     tick(&mut writer, 200, 210);

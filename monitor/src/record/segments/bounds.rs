@@ -37,6 +37,17 @@ impl Bounds {
     const KEPT: u64 = 8;
     const KEPT_OF_DISK: u64 = 50;
 
+    /// These bounds, if they are no smaller than the least.
+    ///
+    /// # Errors
+    /// Else, with the words for the operator.
+    pub fn checked(self) -> Result<Self, TooSmall> {
+        match self.size < Self::LEAST_SIZE || self.age < Self::LEAST_AGE {
+            true => Err(TooSmall),
+            false => Ok(self),
+        }
+    }
+
     /// Maximum size now, where the recording holds `held` bytes. A node evicts pods for want of disk
     /// space, and isobar's files would be in the way of theirs.
     pub(super) fn most(self, held: u64, disk: Option<Disk>) -> u64 {
@@ -50,6 +61,11 @@ impl Bounds {
         Nanos(self.age.0 / Self::SEGMENTS)
     }
 }
+
+/// Bounds that would leave little more than headers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a recording needs at least {} MiB and {} s", Bounds::LEAST_SIZE.0 >> 20, Bounds::LEAST_AGE.0 / 1_000_000_000)]
+pub struct TooSmall;
 
 /// The disk of a recording, in bytes.
 #[derive(Debug, Clone, Copy)]
