@@ -22,10 +22,9 @@ use serde_json::json;
 
 use super::at::IN_DIR;
 use super::exit::{Code, Refused, text_of};
-use super::input::FileArg;
+use super::input::{FileArg, is_recording};
 use super::new_file;
 use super::output::Format;
-use super::rank::is_recording;
 use super::terminal::width;
 use elsewhere::Elsewhere;
 

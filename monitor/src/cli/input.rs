@@ -1,12 +1,13 @@
 //! Input files of verbs; `-` is standard input.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use isobar::config;
 use isobar::config::pods::{self, Manifest};
+use isobar_core::recording::format::OPENING;
 
 /// More is refused: a device has no end. 100,000 pods as kubectl prints them are below.
 const LARGEST: u64 = 1 << 30;
@@ -37,6 +38,20 @@ pub(crate) fn pods(file: &Path) -> Result<(String, Manifest)> {
     let (name, bytes) = read(file)?;
     let manifest = pods::read(&name, &bytes)?;
     Ok((name, manifest))
+}
+
+/// Directories, compressed files, and those that begin with the header of a recording are no scenarios.
+/// What a pipe gives is read only once.
+pub(crate) fn is_recording(file: &Path) -> bool {
+    const MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
+    let begin = || {
+        let mut begin = Vec::new();
+        let file = File::open(file).ok()?;
+        file.take(OPENING.len() as u64).read_to_end(&mut begin).ok()?;
+        Some(begin)
+    };
+    let is_begun = |begin: Vec<u8>| begin.starts_with(&MAGIC) || begin == OPENING.as_bytes();
+    file.is_dir() || file.is_file() && begin().is_some_and(is_begun)
 }
 
 /// What was recorded, that a verb is about: the argument, or `-f`, as elsewhere.

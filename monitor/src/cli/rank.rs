@@ -2,8 +2,7 @@
 
 mod print;
 
-use std::fs::File;
-use std::io::{self, Read as _, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
@@ -20,7 +19,6 @@ use isobar_core::model::snapshot::Snapshot;
 use isobar_core::model::units::Moment;
 use isobar_core::policy::engine::Step;
 use isobar_core::policy::rank::{self, Purpose};
-use isobar_core::recording::format::OPENING;
 use isobar_core::view::Document;
 use serde::{Deserialize, Serialize};
 
@@ -133,7 +131,7 @@ pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
     }
     let plan = args.plan.plan(None)?;
     let (ranking, now) = match &args.file {
-        Some(file) if args.at.is_none() && !is_recording(file) => {
+        Some(file) if args.at.is_none() && !input::is_recording(file) => {
             (of_file(file, args, &plan.settings.ranking)?, None)
         }
         file if args.at.is_some() || file.is_some() => return of_past(args, sampling),
@@ -195,20 +193,6 @@ fn of_file(file: &Path, args: &Args, rules: &settings::Ranking) -> Result<Rankin
     let order = args.order.map(Order::from).or(scenario.order).unwrap_or(rules.order);
     let contenders = scenario.contenders(purpose, rules);
     Ok(rank::rank_all(&contenders, purpose, order, rules))
-}
-
-/// Directories, compressed files, and those that begin with the header of a recording are no scenarios.
-/// What a pipe gives is read only once.
-pub(super) fn is_recording(file: &Path) -> bool {
-    const MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
-    let begin = || {
-        let mut begin = Vec::new();
-        let file = File::open(file).ok()?;
-        file.take(OPENING.len() as u64).read_to_end(&mut begin).ok()?;
-        Some(begin)
-    };
-    let is_begun = |begin: Vec<u8>| begin.starts_with(&MAGIC) || begin == OPENING.as_bytes();
-    file.is_dir() || file.is_file() && begin().is_some_and(is_begun)
 }
 
 /// A recording is ranked by its own configuration, and in its order.
