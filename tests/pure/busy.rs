@@ -118,6 +118,7 @@ impl Node {
             },
             pids_current: Some(12),
             pids_max: Some(Limit::At(4_096)),
+            io_limits: Vec::new(),
             io: Some(IoStat::default()),
             n_procs: Some(2),
             preference: None,

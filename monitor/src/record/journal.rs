@@ -146,14 +146,16 @@ impl Journal {
             is_due: false,
         };
         let (next, at) = (journal.segments.next(), start.at);
-        let opened = after
-            .map_or(Ok(()), |other| journal.segments.copy(other))
-            .and_then(|()| journal.segments.begin(None, at))
-            .and_then(|new| journal.open_chapter(new, &start.standing, at, false));
-        if let Err(source) = opened {
-            journal.segments.discard_from(next);
-            return Err(io(source));
-        }
+        let open = |journal: &mut Self| {
+            after
+                .map_or(Ok(()), |other| journal.segments.copy(other))
+                .and_then(|()| journal.segments.begin(None, at))
+                .and_then(|new| journal.open_chapter(new, &start.standing, at, false))
+                .inspect_err(|_| journal.segments.discard_from(next))
+        };
+        // On a full disk there may be room once old segments are gone.
+        let again = |journal: &mut Self| journal.segments.make_room().and_then(|()| open(journal));
+        open(&mut journal).or_else(|_| again(&mut journal)).map_err(io)?;
         journal.segments.tell_damaged();
         Ok(journal)
     }
@@ -199,6 +201,7 @@ impl Journal {
         standing: Option<&Standing>,
     ) -> Result<(), JournalError> {
         let Some(mut chapter) = self.chapter.take() else { return Ok(()) };
+        self.segments.make_room().map_err(|source| self.stop(source))?;
         let at = sample.at;
         let now = Parts::from(sample);
         let result = (|| {

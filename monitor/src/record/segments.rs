@@ -153,6 +153,8 @@ pub(super) struct Segments {
     /// Files with a segment's name that no recording begins in.
     damaged: Vec<PathBuf>,
     next: u64,
+    /// When the first one began, until room was made for it.
+    owes: Option<Moment>,
 }
 
 /// The segment that is being written, and how much was written.
@@ -271,7 +273,7 @@ impl Segments {
             return Ok(Err(foreign));
         }
         let (ring, most) = (Ring::Files(path.into()), bounds.size.0);
-        Ok(Ok(Self { ring, bounds, most, old, damaged: foreign, next }))
+        Ok(Ok(Self { ring, bounds, most, old, damaged: foreign, next, owes: None }))
     }
 
     /// Warns of files that have a segment's name and are damaged.
@@ -289,7 +291,7 @@ impl Segments {
     pub(super) fn in_memory(before: Option<&Path>, bounds: Bounds) -> Self {
         let (ring, most) = (Ring::in_memory(before), bounds.size.0);
         let (old, damaged) = Default::default();
-        Self { ring, bounds, most, old, damaged, next: 0 }
+        Self { ring, bounds, most, old, damaged, next: 0, owes: None }
     }
 
     /// Copies the segments of another recording behind those that exist.
@@ -313,23 +315,30 @@ impl Segments {
         let ring = Ring::One(Arc::new(file));
         let most = u64::MAX;
         let (old, damaged) = Default::default();
-        Self { ring, bounds: unbounded, most, old, damaged, next: 0 }
+        Self { ring, bounds: unbounded, most, old, damaged, next: 0, owes: None }
     }
 
     pub(super) fn ring(&self) -> &Ring {
         &self.ring
     }
 
-    /// Begins a segment after `before`, and makes room for all of it.
+    /// Begins a segment after `before`, and makes room for all of it. For the first one
+    /// [`Self::make_room`] does: an agent that starts waits for no slow disk.
     pub(super) fn begin(&mut self, before: Option<Segment>, at: Moment) -> io::Result<Segment> {
-        if let Some(Segment { n, size, begun, .. }) = before {
-            self.old.insert(n, Old::new(size, begun.wall));
-        }
+        self.owes = Some(at);
         let n = self.next;
         let file = self.ring.make(n)?;
         self.next = n.saturating_add(1);
-        self.prune(at)?;
+        if let Some(Segment { n, size, begun, .. }) = before {
+            self.old.insert(n, Old::new(size, begun.wall));
+            self.make_room()?;
+        }
         Ok(Segment { file, n, size: 0, begun: at })
+    }
+
+    /// Thins or deletes old segments, if that was not done since the last one began.
+    pub(super) fn make_room(&mut self) -> io::Result<()> {
+        self.owes.take().map_or(Ok(()), |at| self.prune(at))
     }
 
     fn prune(&mut self, now: Moment) -> io::Result<()> {

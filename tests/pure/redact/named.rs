@@ -104,6 +104,7 @@ pub(super) fn pod(uid: &str, name: &str) -> Pod {
         is_over: false,
         ends_within: Some(5),
         is_evicted: false,
+        evicted_for: None,
         restart_policy: Some(RestartPolicy::Always),
         tolerations: vec![Toleration {
             key: "acme.example/dedicated".into(),

@@ -1,7 +1,7 @@
 //! Trees and a node as they look on real machines, kept in tests/data.
 
 use crate::sampling::{cgroup, data, gaps, paths, sample, sampler};
-use isobar_core::model::cgroup::{Limit, MemoryEvents};
+use isobar_core::model::cgroup::{IoLimit, Limit, MemoryEvents};
 use isobar_core::model::node::{CpuTime, Meminfo, Reclaim};
 use isobar_core::model::pod::{Place, QosClass, Runtime};
 use isobar_core::model::psi::{Line, Pressure};
@@ -77,6 +77,14 @@ fn sampler_container_files() {
 
     let io = container.io.unwrap();
     assert_eq!((io.read, io.written, io.reads, io.writes), (Bytes(40_960), Bytes(5), 5, 1));
+    // What is done on a device is known from the reading after its limit on.
+    let limit = IoLimit {
+        device: (8, 0),
+        read: Some(Bytes(1 << 20)),
+        writes: Some(120),
+        ..IoLimit::default()
+    };
+    assert_eq!(container.io_limits, [limit]);
     assert_eq!((container.pids_current, container.pids_max), (Some(5), Some(Limit::Max)));
 }
 

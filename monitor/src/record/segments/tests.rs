@@ -52,6 +52,9 @@ fn open_goes_on_after_a_damaged_segment_beside_others() {
         // Long after, all segments that are known are too old.
         let now = Moment { boot: Nanos(3), wall: Nanos(u64::MAX) };
         opened.begin(None, now).unwrap();
+        let n = existing(&dir.path().join("r")).unwrap().len();
+        assert_eq!(n, files.len() + 1, "an agent that starts waits for no slow disk");
+        opened.make_room().unwrap();
         assert_eq!(existing(&dir.path().join("r")).unwrap().len(), n_damaged + 1, "{names:?}");
     }
 }
