@@ -76,9 +76,9 @@ pub fn decide(question: &Question<'_>, standing: &mut ReliefStanding) -> Relief 
     standing.hear_endings(question);
     standing.restarts.hear(question.sample);
     let mut relief = Relief { effects: standing.effects.look(question), ..Relief::default() };
+    standing.pending.iter_mut().chain(&mut standing.aside).for_each(|step| step.hear(question));
     pending::resume_aside(question, standing);
-    if let Some(mut pending) = standing.pending.take() {
-        pending.hear(question);
+    if let Some(pending) = standing.pending.take() {
         let event = pending_event(question, standing, &pending);
         after_pending(question, standing, pending, event, &mut relief);
     }

@@ -31,6 +31,28 @@ fn decide_memory_does_not_wait_for_a_victim_of_another_resource() {
     }
 }
 
+/// A disruption budget forbids the eviction for a disk while a victim for memory is waited for.
+#[test]
+fn decide_hears_of_a_step_that_is_put_aside() {
+    for (answer, want) in [(Some(OutcomeResult::Refused), "c"), (None, "a")] {
+        let mut node = Node::new();
+        let disk = met(threshold(Signal::NodefsAvailable, Nanos(0)));
+        let memory = met(threshold(Signal::MemoryAvailable, Nanos(0)));
+        assert_eq!(short(&node.at(1, &[disk])), Some(("a", Evict)));
+        node.ranking.candidates.rotate_left(1);
+        assert_eq!(short(&node.at(2, &[memory, disk])), Some(("b", Evict)));
+        answer.into_iter().for_each(|answer| node.hear(1, answer));
+        node.at(3, &[memory, disk]);
+        node.end("b");
+        let next = (4..120).find_map(|second| {
+            let verdict = node.at(second, &[disk]);
+            short(&verdict).map(|(uid, step)| (uid.to_owned(), step))
+        });
+        let (uid, step) = next.unwrap();
+        assert_eq!(uid, want, "{answer:?}: {step:?}");
+    }
+}
+
 #[test]
 fn decide_memory_rests_beside_a_victim_of_another_resource_as_without() {
     let memory = met(threshold(Signal::MemoryAvailable, Nanos(0)));
