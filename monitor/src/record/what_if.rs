@@ -33,6 +33,8 @@ pub struct WhatIf {
     pub from: Moment,
     pub to: Moment,
     pub ticks: u64,
+    /// Ticks in between that are not in the recording: it was thinned, or the disk was slow.
+    pub missing: u64,
     pub lanes: Vec<Lane>,
     /// The lane of victims, of all steps.
     pub ended: Ended,
@@ -44,6 +46,9 @@ pub struct WhatIf {
     pub diverged: Option<Moment>,
     /// Nanoseconds by which the first step would have come sooner; negative if later.
     pub gained: Option<i64>,
+    /// The number of the last tick.
+    #[serde(skip)]
+    last: Option<u64>,
     #[serde(skip)]
     on: BTreeMap<String, Pair<bool>>,
     #[serde(skip)]
@@ -176,15 +181,28 @@ impl WhatIf {
         self
     }
 
-    /// What cannot be known; `None` if no step differed.
+    /// What cannot be known; `None` if no step differed and no tick is missing.
     #[must_use]
     pub fn limit(&self) -> Option<String> {
-        let diverged = clock(self.diverged?.wall);
-        Some(format!(
-            "From {diverged} on the steps differ, and the node would have gone on differently. What \
-             follows is what each configuration decides about the node as it was recorded, without \
-             the effect that its own steps would have had."
-        ))
+        let missing = (self.missing > 0).then(|| {
+            let (s, are) = if self.missing == 1 { ("", "is") } else { ("s", "are") };
+            format!(
+                "{} tick{s} in between {are} not in the recording, as where old ones were thinned. \
+                 After each gap the other configuration goes on from what the recorded one knew: a \
+                 grace period that is longer than the ticks between two gaps is never over.",
+                self.missing
+            )
+        });
+        let diverged = self.diverged.map(|diverged| {
+            format!(
+                "From {} on the steps differ, and the node would have gone on differently. What \
+                 follows is what each configuration decides about the node as it was recorded, \
+                 without the effect that its own steps would have had.",
+                clock(diverged.wall)
+            )
+        });
+        let all: Vec<String> = missing.into_iter().chain(diverged).collect();
+        (!all.is_empty()).then(|| all.join(" "))
     }
 
     /// One tick, as it was decided and as it would have been.
@@ -192,6 +210,10 @@ impl WhatIf {
         if self.ticks == 0 {
             self.from = otherwise.at;
         }
+        // Another run counts from the beginning.
+        let next = self.last.map_or(otherwise.tick, |last| last.saturating_add(1));
+        self.missing = self.missing.saturating_add(otherwise.tick.saturating_sub(next));
+        self.last = Some(otherwise.tick);
         let at = otherwise.at;
         (self.to, self.ticks) = (at, self.ticks + 1);
         let mut on: BTreeMap<String, Pair<bool>> = BTreeMap::new();

@@ -320,6 +320,30 @@ mod tests {
     }
 
     #[test]
+    fn what_if_tells_of_ticks_that_are_missing() {
+        #[rustfmt::skip]
+        let table: [(&[u64], u64); 5] = [
+            // numbers of the ticks; how many are missing
+            (&[5, 6, 7],             0),
+            (&[5, 7, 8],             1),
+            (&[15, 16, 600, 601],    583), // a chapter that was thinned
+            (&[15, 16, 1, 2],        0), // another run
+            (&[15, 16, 1, 2, 4],     1),
+        ];
+        for (ticks, want) in table {
+            let mut all = WhatIf::default();
+            for (tick, second) in ticks.iter().zip(0..) {
+                let decision = Decision { tick: *tick, ..decision(second, false) };
+                all.tick(&decision, &decision);
+            }
+            assert_eq!(all.missing, want, "{ticks:?}");
+            let told = all.close().limit().unwrap_or_default();
+            let words = format!("{want} tick{} in between", if want == 1 { "" } else { "s" });
+            assert_eq!(told.starts_with(&words), want > 0, "{told}");
+        }
+    }
+
+    #[test]
     fn what_if_marks_are_bounded() {
         let mut all = WhatIf::default();
         for second in 0..5_000 {
