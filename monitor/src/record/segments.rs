@@ -388,9 +388,10 @@ impl Segments {
     }
 
     /// Deletes the segments that were made since this number was the next.
-    pub(super) fn discard_from(&self, first: u64) {
+    pub(super) fn discard_from(&mut self, first: u64) {
         // Writing failed too; there is nothing more to do if this does.
         (first..self.next).for_each(|n| drop(self.ring.remove(n)));
+        self.old.split_off(&first);
     }
 }
 

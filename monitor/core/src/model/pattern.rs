@@ -33,28 +33,26 @@ impl PathPattern {
     /// True if the pattern matches the whole path.
     #[must_use]
     pub fn fits(&self, path: &CgroupPath) -> bool {
-        let names: Vec<&str> = path.0.split('/').collect();
-        let (mut at, mut name) = (0, 0);
-        // The last `**` so far, and the name that is its next: what comes before it is settled.
-        let mut any = None;
-        while name < names.len() {
+        let (mut at, mut names) = (0, path.0.split('/'));
+        // What follows the last `**` so far, and the names left to it: what comes before is settled.
+        let mut any: Option<(usize, std::str::Split<'_, char>)> = None;
+        loop {
+            let mut left = names.clone();
+            let Some(name) = left.next() else { return at == self.0.len() };
             match self.0.get(at) {
                 Some(Name::Any) if at + 1 == self.0.len() => return true,
                 Some(Name::Any) => {
                     at += 1;
-                    any = Some((at, name));
+                    any = Some((at, names.clone()));
                 }
-                Some(Name::Like(like)) if like.matches(names[name]) => {
-                    (at, name) = (at + 1, name + 1);
-                }
+                Some(Name::Like(like)) if like.matches(name) => (at, names) = (at + 1, left),
                 _ => {
-                    let Some((after, next)) = any else { return false };
-                    (at, name) = (after, next + 1);
-                    any = Some((after, name));
+                    let Some((after, left)) = &mut any else { return false };
+                    left.next();
+                    (at, names) = (*after, left.clone());
                 }
             }
         }
-        at == self.0.len()
     }
 }
 

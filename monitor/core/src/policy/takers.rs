@@ -33,7 +33,7 @@ pub(crate) use self::lost::{Lost, capacity};
 pub(crate) use self::room::Limited;
 use self::room::Rooms;
 use self::written::Written;
-use crate::model::cgroup::CgroupId;
+use crate::model::cgroup::{Cgroup, CgroupId};
 use crate::model::decision::{Action, Phase, StepKind};
 use crate::model::node::Meminfo;
 use crate::model::pod::Place;
@@ -61,6 +61,8 @@ const SPACING: [(Nanos, Nanos); 4] = [
 pub(crate) const OF_LARGEST: u64 = 4;
 /// And this much, in bytes.
 const LEAST: u64 = 1 << 20;
+/// What a smaller service takes again is no cause of anything; of these there may be very many.
+const LEAST_OF_SERVICE: u64 = 16 << 20;
 /// In so much time a leak shows that is too slow to be seen in ten seconds.
 const YOUNG: Nanos = Nanos(30 * Nanos::SECOND.0);
 /// The last two seconds count more than the eight before: growth that slows ends soon.
@@ -143,10 +145,11 @@ impl TakerStanding {
                 None => readings.clear(),
             }
         }
+        self.mend();
         self.thin_out(now);
         let named = |id| {
             let scope = parties.get(&id)?;
-            Named::at(&scope.place, &scope.path, sample)
+            Named::at(&scope.place, scope.files.as_deref()?, sample)
         };
         self.heirs.update(now, |id| parties.contains_key(&id), new.into_iter(), named);
     }
@@ -162,9 +165,11 @@ impl TakerStanding {
         let gone: Vec<_> = self.parties.extract_if(.., |id, _| !there.contains_key(id)).collect();
         let Some(before) = before.filter(|_| !gone.is_empty()) else { return };
         let (places, now) = (before.places(), sample.at.boot);
+        let mut marked = acted_on(sample, |entry| entry.phase == Phase::Marked);
+        // The actuator may have forgotten the mark with the cgroup.
+        marked.extend(acted_on(before, |entry| entry.phase == Phase::Marked));
         let of = [Resource::Memory, Resource::Pids];
         let takers = ended_by_isobar(sample, now, |action| is_of_taker(action, &of));
-        let marked = acted_on(sample, |entry| entry.phase == Phase::Marked);
         let is_of_payer = |one: &Action| one.target.is_payer && one.step == StepKind::Evict;
         let payers = ended_by_isobar(sample, now, is_of_payer);
         for (id, readings) in gone {
@@ -179,16 +184,20 @@ impl TakerStanding {
             }
             let place = places.place(&cgroup.path);
             let Some(slot) = self.slots.len().checked_sub(1) else { continue };
-            let Some(named) = Named::at(&place, &cgroup.path, before) else { continue };
-            // The kernel took a service that was marked; of a pod it takes the containers alone.
+            let Some(named) = Named::at(&place, cgroup, before) else { continue };
+            // The kernel took a service that was marked, or had reached a limit; of a pod it takes the
+            // containers alone.
             let is_evicted = match place {
-                Place::Other => marked.contains(&id),
+                Place::Other => marked.contains(&id) || was_killed(cgroup, before, sample),
                 _ => pod_at(&place, before).is_some_and(is_evicted),
             };
             let is_victim = takers.contains(&id) || is_evicted && !payers.contains(&id);
             let kept = |counts| self.kept(&readings, slot, counts);
             // Shared memory outlives it.
             let held = kept(Counts::Held).saturating_sub(last.shmem.0);
+            if place == Place::Other && held < LEAST_OF_SERVICE {
+                continue;
+            }
             let held = Holding(held, 0, kept(Counts::Threads));
             self.heirs.leave(id, named, Left { at: now, held }, is_victim);
         }
@@ -254,6 +263,14 @@ impl TakerStanding {
         }
         limited
     }
+}
+
+/// Whether the kernel's OOM killer has ended processes of a cgroup that is gone now.
+fn was_killed(cgroup: &Cgroup, before: &Sample, sample: &Sample) -> bool {
+    let kills = |cgroup: &Cgroup| cgroup.memory.events.map(|events| events.oom_kill);
+    let above = |sample: &Sample| kills(sample.cgroups.get(&cgroup.parent?)?);
+    let ends = above(before).zip(above(sample));
+    kills(cgroup).is_some_and(|n| n > 0) || ends.is_some_and(|(was, is)| was < is)
 }
 
 /// Whether the kubelet has evicted this pod for want of something that it holds as memory or threads.

@@ -5,7 +5,7 @@ use super::proposal::{Counts, Proposal};
 use super::standing::ReliefStanding;
 use super::steps::{Able, Kind};
 use super::{Question, WORTH, begin, due, of_those};
-use crate::model::decision::{Candidate, Met, Relief, StepKind, Trigger};
+use crate::model::decision::{Action, Candidate, Loss, Met, Relief, StepKind, Trigger};
 use crate::model::threshold::{Resource, Signal};
 use crate::model::workload::Pod;
 
@@ -64,7 +64,7 @@ fn are_pids_short(first: &Met) -> bool {
 
 /// Does not wait for the deadline of the step that is pending. A victim that is chosen already for want
 /// of memory is the one that is killed: a second one would die for its memory. But where all that it holds
-/// would be lost again in ten seconds, the first candidate is.
+/// would be lost again in ten seconds, the first candidate that took memory is.
 pub(super) fn hurry(
     question: &Question<'_>,
     standing: &mut ReliefStanding,
@@ -79,13 +79,8 @@ pub(super) fn hurry(
     let growth = question.growth(&first).unwrap_or_default();
     let suffices = pending::held(&action.target, question.sample)
         .is_none_or(|held| held.0 >= growth.0.saturating_mul(WORTH));
-    let is_first = question.ranking.and_then(|ranking| ranking.candidates.first());
-    let is_first = is_first.is_none_or(|one| one.uids().any(|uid| action.target.uid == *uid));
-    if !suffices && !is_first {
-        begin(question, standing, first, relief);
-        if !relief.actions.is_empty() {
-            return;
-        }
+    if !suffices && let Some(new) = other_taker(question, standing, action, &first) {
+        return relief.actions.push(new.begin(question, standing));
     }
     let able = Able::of(question, &action.target, &first, None);
     if let Some((step, why)) = standing.untried(&able, None) {
@@ -94,4 +89,19 @@ pub(super) fn hurry(
             Proposal { step, why, target, reason: first, want: None, counts: Counts::Already };
         relief.actions.push(new.begin(question, standing));
     }
+}
+
+/// A kill of the first candidate, if that is another one than the victim of `action`, and took memory.
+fn other_taker(
+    question: &Question<'_>,
+    standing: &ReliefStanding,
+    action: &Action,
+    first: &Met,
+) -> Option<Proposal> {
+    let ranking = question.ranking?;
+    let candidate = ranking.candidates.first()?;
+    let is = |uid: &str| candidate.uids().any(|own| *own == *uid);
+    let took = |loss: &Loss| loss.takers.iter().any(|taker| is(&taker.uid));
+    let is_other = !is(&action.target.uid) && ranking.loss.as_ref().is_none_or(took);
+    is_other.then(|| of_those(question, standing, first, &[candidate]))?
 }

@@ -3,15 +3,17 @@
 
 use std::collections::BTreeSet;
 use std::iter;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::Question;
-use crate::model::cgroup::{CgroupId, CgroupPath, MemoryEvents};
+use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath};
 use crate::model::decision::Met;
 use crate::model::places::Places;
 use crate::model::pod::Place;
 use crate::model::sample::Sample;
+use crate::model::snapshot::Along;
 use crate::model::threshold::Resource;
 use crate::model::units::Nanos;
 
@@ -92,19 +94,24 @@ impl KernelKills {
 /// kernel counts before it kills, and its event may come a sample later, or not at all.
 fn counted(question: &Question<'_>) -> Vec<(CgroupId, Option<CgroupId>)> {
     let Question { sample, before: Some(before), .. } = *question else { return Vec::new() };
-    let grew = |id: CgroupId, of: fn(MemoryEvents) -> u64| {
-        let events = |sample: &Sample| sample.cgroups.get(&id)?.memory.events.map(of);
+    let has_reached = |id: &CgroupId| {
+        let events = |sample: &Sample| Some(sample.cgroups.get(id)?.memory.events?.oom);
         events(before).zip(events(sample)).is_some_and(|(was, is)| was < is)
     };
+    let mut was = Along::of(&before.cgroups);
+    let is_killed = |(id, is): &(&CgroupId, &Arc<Cgroup>)| {
+        let kills = |group: &Cgroup| group.memory.events.map(|events| events.oom_kill);
+        was.get(id).and_then(|was| kills(was)).zip(kills(is)).is_some_and(|(was, is)| was < is)
+    };
     let killed: BTreeSet<CgroupId> =
-        sample.cgroups.keys().copied().filter(|id| grew(*id, |events| events.oom_kill)).collect();
+        sample.cgroups.iter().filter(is_killed).map(|(id, _)| *id).collect();
     let parent = |id: &CgroupId| sample.cgroups.get(id)?.parent;
     // Each cgroup counts what happens below it, too.
     let above: BTreeSet<CgroupId> = killed.iter().filter_map(parent).collect();
     let victims = killed.difference(&above);
     let with_limit = |victim: &CgroupId| {
         let mut up = iter::successors(Some(*victim), parent);
-        (*victim, up.find(|id| grew(*id, |events| events.oom)))
+        (*victim, up.find(has_reached))
     };
     victims.map(with_limit).collect()
 }

@@ -204,7 +204,8 @@ fn after_pending(
                     .as_ref()
                     .is_some_and(|new| new.action.target.uid != action.target.uid)
             {
-                standing.aside = Some(pending);
+                // What was put aside before waits for something else still.
+                standing.aside.get_or_insert(pending);
             }
         }
         Event::Over => {

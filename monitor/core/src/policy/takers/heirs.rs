@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::figures::Holding;
 use super::{ALONG, LONGEST};
-use crate::model::cgroup::{CgroupId, CgroupPath};
+use crate::model::cgroup::{Cgroup, CgroupId};
 use crate::model::pod::Place;
 use crate::model::sample::Sample;
 use crate::model::units::Nanos;
@@ -74,11 +74,12 @@ impl Named {
     }
 
     /// What is at a place: a pod, as far as the sample names it, or a service, whose path stays when it is
-    /// started again.
-    pub(super) fn at(place: &Place, path: &CgroupPath, sample: &Sample) -> Option<Self> {
+    /// started again. Other users choose the names of their cgroups.
+    pub(super) fn at(place: &Place, cgroup: &Cgroup, sample: &Sample) -> Option<Self> {
+        let path = &cgroup.path.0;
         match place {
-            Place::Other if path.0.len() <= LONGEST_NAME => {
-                Some(Self { name: (*path.0).to_owned(), ..Self::default() })
+            Place::Other if path.len() <= LONGEST_NAME && !cgroup.is_delegated => {
+                Some(Self { name: (**path).to_owned(), ..Self::default() })
             }
             Place::Other => None,
             _ => Self::of(pod_at(place, sample)?),

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::acted::{acted_on, ended_by_isobar, is_of_taker};
 use super::figures::{Counts, Holding};
 use super::lost::{Lost, capacity};
-use super::unattributed::Sums;
 use super::{ALONG, OF_LARGEST, RECENT, SHORTEST, Slot, TakerStanding, taker_from};
 use crate::model::cgroup::CgroupId;
 use crate::model::condition::ScopeName;
@@ -92,32 +91,35 @@ impl<'a> Look<'a> {
     fn since(&self, slot: usize) -> Lost {
         let Self { standing, counts, .. } = *self;
         let last = standing.slots.len() - 1;
-        let before = (last - 1).max(slot);
-        let slots = [slot, before, last].map(|slot| standing.slots[slot]);
+        let (now, then) = (standing.slots[last], standing.slots[slot]);
         let mut taken = BTreeMap::new();
-        let (mut sum, mut all) = (0u64, Sums::default());
+        let (mut sum, mut net) = (0u64, 0i128);
         for (id, readings) in &self.parties {
             let at = |slot| standing.at(readings, slot, counts);
             let (has, had) = (at(last), at(slot));
             let least = if self.ended.contains(id) { (slot..last).map(at).min() } else { None };
             let mut grown = has.saturating_sub(least.unwrap_or(had));
             if grown >= self.least && self.may_be_kept(*id) {
-                let left = standing.heirs.of(*id, slots[0].at);
+                let left = standing.heirs.of(*id, then.at);
                 let left = left.map_or(0, |left| left.amount(counts));
                 let peak = self.peaks.get(id).copied().unwrap_or_default();
                 let kept = standing.kept(readings, slot, counts).max(left).max(peak);
                 grown = has.saturating_sub(had.max(kept));
             }
-            all.add([had, at(before), has]);
+            net += i128::from(has) - i128::from(had);
             sum = sum.saturating_add(grown);
             if grown > 0 {
                 taken.insert(*id, grown);
             }
         }
-        let unattributed = if self.is_whole { all.unattributed(&slots) } else { 0 };
+        let node = now.node.zip(then.node).filter(|_| self.is_whole);
+        let ended = i128::from(then.ended.0);
+        let rest =
+            node.map_or(0, |(now, then)| i128::from(now.0) - i128::from(then.0) - net + ended);
+        let unattributed = u64::try_from(rest.max(0)).unwrap_or(u64::MAX);
         let lost = sum.saturating_add(unattributed);
         let is_established = lost >= self.capacity / LEAST_PART;
-        let over = self.age(slot);
+        let over = now.at.since(then.at);
         Lost { lost, over, taken, unattributed, is_established, ..Lost::default() }
     }
 
@@ -215,7 +217,7 @@ impl TakerStanding {
     }
 
     /// What a party held at a slot; 0 before it was there.
-    fn at(&self, readings: &VecDeque<Holding>, slot: usize, counts: Counts) -> u64 {
+    pub(super) fn at(&self, readings: &VecDeque<Holding>, slot: usize, counts: Counts) -> u64 {
         let missing = self.slots.len().saturating_sub(readings.len());
         let reading = slot.checked_sub(missing).and_then(|own| readings.get(own));
         reading.map_or(0, |reading| reading.amount(counts))

@@ -1,32 +1,27 @@
-//! What the node has in use more than before, and no party holds.
+//! What the node has in use and no party holds, from reading to reading.
 
-use super::Slot;
+use super::figures::Counts;
+use super::{Slot, TakerStanding};
+use crate::model::units::Bytes;
 
-/// What all parties that are there held at a first reading, at the last but one, and at the last.
-#[derive(Debug, Default)]
-pub(super) struct Sums {
-    held: [i128; 3],
-    /// Given back between the last two, by those who then held less.
-    given_back: i128,
-}
-
-impl Sums {
-    pub(super) fn add(&mut self, held: [u64; 3]) {
-        let held = held.map(i128::from);
-        self.held.iter_mut().zip(held).for_each(|(sum, held)| *sum += held);
-        self.given_back += (held[1] - held[2]).max(0);
+impl TakerStanding {
+    /// Mends the last reading but one. The node's figure is read after those of the parties, so what a
+    /// party gave back in between was missing in it already: then less belonged to no party than in the
+    /// readings before and after, and all that is compared with that reading would seem to have more.
+    pub(super) fn mend(&mut self) {
+        let Some(first) = self.slots.len().checked_sub(3) else { return };
+        let rests: Vec<_> = (first..first + 3).map(|slot| self.unattributed(slot)).collect();
+        let [Some(before), Some(now), Some(after)] = rests[..] else { return };
+        let dip = u64::try_from(before.min(after) - now).unwrap_or_default();
+        let Slot { node, .. } = &mut self.slots[first + 1];
+        *node = node.map(|node| Bytes(node.0.saturating_add(dip)));
     }
 
-    /// The growth that belongs to no party; 0 where the node's is not known. While a party ends, the
-    /// node's figure may be of before that and the party's of after it: what all gave back since the last
-    /// but one reading may be what the node seems to have in use more since then.
-    pub(super) fn unattributed(&self, slots: &[Slot; 3]) -> u64 {
-        // Those that ended since held something, too.
-        let ended = |n: usize| i128::from(slots[n].ended.0);
-        let rest = |n: usize| Some(i128::from(slots[n].node?.0) - self.held[n] - ended(n));
-        let grown = |from| Some(rest(2)? - rest(from)?);
-        let Some(all) = grown(0) else { return 0 };
-        let late = grown(1).unwrap_or_default().clamp(0, self.given_back + ended(1));
-        u64::try_from(all - late).unwrap_or_default()
+    /// What belonged to no party that is there, nor to one that has ended since; may be below 0.
+    fn unattributed(&self, slot: usize) -> Option<i128> {
+        let held = |readings| i128::from(self.at(readings, slot, Counts::Held));
+        let Slot { node, ended, .. } = self.slots[slot];
+        let held: i128 = self.parties.values().map(held).sum();
+        Some(i128::from(node?.0) - held - i128::from(ended.0))
     }
 }
