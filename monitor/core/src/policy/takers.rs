@@ -185,8 +185,7 @@ impl TakerStanding {
             let place = places.place(&cgroup.path);
             let Some(slot) = self.slots.len().checked_sub(1) else { continue };
             let Some(named) = Named::at(&place, cgroup, before) else { continue };
-            // The kernel took a service that was marked, or had reached a limit; of a pod it takes the
-            // containers alone.
+            // The kernel took a service that was marked, or at its limit; of a pod it takes containers.
             let is_evicted = match place {
                 Place::Other => marked.contains(&id) || was_killed(cgroup, before, sample),
                 _ => pod_at(&place, before).is_some_and(is_evicted),

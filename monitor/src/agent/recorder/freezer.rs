@@ -22,8 +22,8 @@ use isobar_core::model::units::Nanos;
 
 /// Incidents last half a minute at least, and one is frozen within seconds.
 const WAITING: usize = 8;
-/// How often a directory that could not be written to is tried again, and a recording that could not be
-/// read.
+/// How often a directory that could not be written to is tried again, and so is a recording that could
+/// not be read.
 const AGAIN: Nanos = Nanos(60 * Nanos::SECOND.0);
 /// A recording that cannot be read is tried so often: what a disk has lost stays lost.
 const TRIES: u32 = 10;

@@ -74,8 +74,8 @@ pub enum FreezeError {
 }
 
 impl FreezeError {
-    /// True if reading itself failed, which may work later: a disk answered late, or too many files
-    /// were open.
+    /// True if reading itself failed, which may work later: a disk answered late, or too many files were
+    /// open at that time.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Segments(why) => why.kind() != io::ErrorKind::NotFound,
@@ -100,8 +100,8 @@ pub fn freeze(
     keep(of_ring(ring, incident, Some(&draft), rest), shelf, draft)
 }
 
-/// What the recording of a running agent says of an incident that is not over. Calls `rest` between two
-/// ticks.
+/// What the recording of a running agent says of an incident that is not over. Between two ticks it
+/// calls `rest`.
 ///
 /// # Errors
 /// If the recording cannot be read, or has no tick of it.

@@ -28,8 +28,8 @@ pub(super) fn ended_by_isobar(
     })
 }
 
-/// What a victim held of one of these was too much, so all that it takes again counts, unless it paid for
-/// others.
+/// What a victim held of one of these was too much: all that it takes again counts, if it did not pay
+/// for another party.
 pub(super) fn is_of_taker(action: &Action, of: &[Resource]) -> bool {
     !action.target.is_payer && of.contains(&action.reason.threshold.resource())
 }

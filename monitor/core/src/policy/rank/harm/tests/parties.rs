@@ -31,7 +31,7 @@ fn harm_of_disk_waits_counts_requests() {
 
 /// Two pods wait for a disk, one of them for its own `io.max`.
 #[test]
-fn waits_at_an_own_io_limit_are_nobody_elses_doing() {
+fn waits_at_an_own_io_limit_are_no_harm_of_others() {
     #[rustfmt::skip]
     let table = [
         // A or its container is at its limit; of A's 400 ms in that container; A's harm to others and itself, and B's
