@@ -93,8 +93,7 @@ impl When {
     }
 }
 
-/// When it was this time of day last, so many days before the day of `now`; `None` where that is still
-/// to come.
+/// When it was this time of day, so many days before the day of `now`; `None` if that is yet to come.
 fn last(time: Time, days: i64, now: Moment, zone: &TimeZone) -> Option<Timestamp> {
     let present = Timestamp::from_nanosecond(now.wall.0.into()).ok()?;
     let day = present.to_zoned(zone.clone()).date().checked_sub(days.days()).ok()?;

@@ -100,8 +100,7 @@ pub struct Pod {
     /// `status.reason` is Evicted: the kubelet ended it. While its containers run, an event of the
     /// kubelet's says that it ends it.
     pub is_evicted: bool,
-    /// What was short, by the message of its status; `None` if it was not evicted, or that says
-    /// something else.
+    /// What was short, if the message of its status says that the kubelet evicted it for that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evicted_for: Option<Resource>,
     /// `spec.restartPolicy`; `None` in recordings of before it was read.

@@ -182,6 +182,9 @@ mod tests {
             let unlimited = Cgroup { io: after.io, ..Cgroup::default() };
             assert!(!IoRate::is_at_limit(&unlimited, &after, half), "its limit is new");
             assert!(!IoRate::is_at_limit(&before, &unlimited, half), "it has none any more");
+            // On another device, which has no limit, it does a hundred times as much.
+            let elsewhere = Cgroup { io: Some(stat(1_000, 8_000)), ..after.clone() };
+            assert!(!IoRate::is_at_limit(&before, &elsewhere, half), "{elsewhere:?}");
         }
     }
 }

@@ -116,7 +116,7 @@ fn what_ends_just_now_is_never_looked_for_later() {
         // what belongs to no party ten seconds later
         (Some(320), 0, 0),
         (Some(100), 0, 0),
-        (None,      0, 0), // its cgroup was gone by then
+        (None,      0, 0), // its cgroup has been removed
         (Some(320), 8, 80),
         (None,      8, 80),
     ];

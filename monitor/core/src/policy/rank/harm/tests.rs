@@ -56,6 +56,16 @@ impl Node {
         found.map_or(other, |(id, _)| *id)
     }
 
+    /// Reads so many MiB in so many requests, and waits for them so many milliseconds.
+    fn read(&mut self, path: &str, mib: u64, reads: u64, waited: u64) {
+        let (id, scope) = (self.id(path), self.scope(path));
+        scope.io_wait = Some(Waited { now: Nanos(waited * MS), total: Nanos(0) });
+        let files = Arc::make_mut(scope.files.as_mut().unwrap());
+        files.io = Some(IoStat { read: Bytes(mib << 20), reads, ..IoStat::default() });
+        let earlier = Cgroup { io: Some(IoStat::default()), ..files.clone() };
+        self.before.cgroups.insert(id, earlier.into());
+    }
+
     fn scope(&mut self, path: &str) -> &mut Scope {
         let id = self.id(path);
         self.snapshot.scopes.get_mut(&id).unwrap()
@@ -261,14 +271,8 @@ fn harm_at_own_limit() {
 #[test]
 fn harm_of_disk_waits() {
     let mut node = Node::new();
-    for (path, mib, waited) in [(POD_A, 30_u64, 100), (POD_B, 10, 500)] {
-        let (id, scope) = (node.id(path), node.scope(path));
-        scope.io_wait = Some(Waited { now: Nanos(waited * MS), total: Nanos(0) });
-        let files = Arc::make_mut(scope.files.as_mut().unwrap());
-        files.io = Some(IoStat { read: Bytes(mib << 20), ..IoStat::default() });
-        let earlier = Cgroup { io: Some(IoStat::default()), ..files.clone() };
-        node.before.cgroups.insert(id, earlier.into());
-    }
+    node.read(POD_A, 30, 0, 100);
+    node.read(POD_B, 10, 0, 500);
     node.update();
     assert_eq!(node.harm(Resource::Io, "a"), (375, 75));
     assert_eq!(node.harm(Resource::Io, "b"), (25, 125));

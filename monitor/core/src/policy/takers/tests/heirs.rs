@@ -1,6 +1,7 @@
 //! A pod that comes in place of one that ended, and takes what that held.
 
 use super::*;
+use crate::model::cgroup::MemoryEvents;
 use crate::model::decision::{InForce, Met, Phase, StepKind, Trigger, made};
 use crate::model::quantity::Quantity;
 use crate::model::settings::usual_pressure_thresholds;
@@ -173,5 +174,37 @@ fn what_a_payer_held_is_no_growth_of_its_next_container() {
         };
         let (_, takers, _) = takers(&(0..=END + 14).map(at).collect::<Vec<_>>());
         assert_eq!(takers[0].0, want, "{takers:?}");
+    }
+}
+
+#[test]
+fn what_a_service_held_is_no_credit_where_others_chose_its_end_or_its_name() {
+    const SLICE: CgroupId = CgroupId(1);
+    let group = |parent, n_kills, is_delegated| {
+        let path = CgroupPath(DAEMON.into());
+        let mut group = Cgroup { path, parent, is_delegated, ..Cgroup::default() };
+        let oom_kill = n_kills;
+        group.memory.events = Some(MemoryEvents { oom_kill, ..MemoryEvents::default() });
+        group
+    };
+    let of_slice = |n| Sample {
+        cgroups: BTreeMap::from([(SLICE, Arc::new(group(None, n, false)))]),
+        ..Sample::default()
+    };
+    #[rustfmt::skip]
+    let table = [
+        // kills in it, and in its slice before and after; the kernel killed in it
+        (0, 3, 3, false),
+        (1, 3, 3, true),
+        (0, 3, 4, true),
+    ];
+    for (own, before, after, want) in table {
+        let service = group(Some(SLICE), own, false);
+        let got = was_killed(&service, &of_slice(before), &of_slice(after));
+        assert_eq!(got, want, "{own} {before} {after}");
+    }
+    for is_delegated in [false, true] {
+        let named = Named::at(&Place::Other, &group(None, 0, is_delegated), &Sample::default());
+        assert_eq!(named.is_none(), is_delegated);
     }
 }

@@ -15,15 +15,8 @@ fn harm_of_disk_waits_counts_requests() {
     ];
     for (requests, want) in table {
         let mut node = Node::new();
-        for ((path, mib), reads) in [(POD_A, 30_u64), (POD_B, 10)].into_iter().zip(requests) {
-            let (id, scope) = (node.id(path), node.scope(path));
-            let waited = Nanos(if path == POD_B { 100 * MS } else { 0 });
-            scope.io_wait = Some(Waited { now: waited, total: Nanos(0) });
-            let files = Arc::make_mut(scope.files.as_mut().unwrap());
-            files.io = Some(IoStat { read: Bytes(mib << 20), reads, ..IoStat::default() });
-            let earlier = Cgroup { io: Some(IoStat::default()), ..files.clone() };
-            node.before.cgroups.insert(id, earlier.into());
-        }
+        node.read(POD_A, 30, requests[0], 0);
+        node.read(POD_B, 10, requests[1], 100);
         node.update();
         assert_eq!(node.harm(Resource::Io, "a").0, want, "{requests:?}");
     }
@@ -45,14 +38,9 @@ fn waits_at_an_own_io_limit_are_no_harm_of_others() {
         let mut node = Node::new();
         let pod = node.id(POD_A);
         node.scope(IN_A).parent = Some(pod);
-        for (path, mib, waited) in [(POD_A, 30_u64, 400), (POD_B, 10, 100), (IN_A, 30, inside)] {
-            let (id, scope) = (node.id(path), node.scope(path));
-            scope.io_wait = Some(Waited { now: Nanos(waited * MS), total: Nanos(0) });
-            let files = Arc::make_mut(scope.files.as_mut().unwrap());
-            files.io = Some(IoStat { read: Bytes(mib << 20), ..IoStat::default() });
-            let earlier = Cgroup { io: Some(IoStat::default()), ..files.clone() };
-            node.before.cgroups.insert(id, earlier.into());
-        }
+        node.read(POD_A, 30, 0, 400);
+        node.read(POD_B, 10, 0, 100);
+        node.read(IN_A, 30, 0, inside);
         (node.scope(POD_A).is_at_io_limit, node.scope(IN_A).is_at_io_limit) = at_limit.into();
         node.update();
         let got = [node.harm(Resource::Io, "a"), node.harm(Resource::Io, "b")];
