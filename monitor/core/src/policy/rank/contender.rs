@@ -58,6 +58,8 @@ pub struct Contender {
     pub holds: Option<u64>,
     /// `None` if not measured.
     pub harm: Option<Harm>,
+    /// Its part of all waiting for disks, of its own too, by what disks did for it; `None` for others.
+    pub part: Option<Nanos>,
     /// What it took of the memory or the disk that was lost, in bytes, or of pids or inodes, as a number;
     /// `None` if unknown.
     pub taken: Option<u64>,
@@ -93,6 +95,7 @@ impl Contender {
             usage: None,
             holds: None,
             harm: None,
+            part: None,
             taken: None,
             lasting: None,
             frees: None,

@@ -18,7 +18,7 @@ use crate::model::request;
 use crate::model::sample::Sample;
 use crate::model::snapshot::{Scope, Snapshot, working_set};
 use crate::model::threshold::Resource;
-use crate::model::units::Bytes;
+use crate::model::units::{Bytes, Nanos};
 use crate::model::workload::{Pod, by_cgroup_uid};
 use crate::policy::takers::{Counts, Lost, counted, freed_by_end};
 use crate::policy::workload::Workloads;
@@ -50,7 +50,7 @@ pub(super) fn of_node(
         let pod = told.get(uid).copied();
         let class = pod.and_then(|pod| pod.qos_class).unwrap_or(uses.class);
         let entry = by_party.map(|by_party| by_party.pods.get(uid).copied().unwrap_or_default());
-        let harm = entry.map(|entry| entry.harm);
+        let (harm, part) = (entry.map(|entry| entry.harm), part(entry, resource));
         let known = pod.map(|pod| Contender::of(pod, class, &settings.ranking));
         let contender = known.unwrap_or_else(|| Contender::unknown(uid, class));
         let spared = contender.spared.or_else(|| protected_pods.get(uid).copied());
@@ -74,6 +74,7 @@ pub(super) fn of_node(
             usage,
             holds: files.and_then(|files| counted(files, counts)),
             harm,
+            part,
             taken: lost.zip(uses.id).map(|(lost, id)| lost.taken_by(id)),
             lasting: lost.zip(uses.id).map(|(lost, id)| lost.lasting_of(id)),
             frees: match resource {
@@ -121,6 +122,11 @@ pub(super) fn outsiders(
     let ranked = contenders.iter().map(|contender| contender.uid.as_str());
     let ranked: BTreeSet<&str> = ranked.filter(|uid| uid.starts_with('/')).collect();
     by_party.outsiders(N_OUTSIDERS, |path| !ranked.contains(&*path.0))
+}
+
+/// Its part of all waiting for disks.
+fn part(entry: Option<Entry>, resource: Resource) -> Option<Nanos> {
+    entry.filter(|_| resource == Resource::Io).map(Entry::part)
 }
 
 /// CPU time used. In the order `cause` it is averaged as harm is: one tick does not tell whether a pod

@@ -160,6 +160,12 @@ impl HarmByParty {
         all
     }
 
+    /// The largest part of all waiting that a party has.
+    pub(super) fn largest_part(&self) -> Nanos {
+        let all = self.pods.values().chain(self.outside.values());
+        all.map(|entry| entry.part()).max().unwrap_or_default()
+    }
+
     /// For how long others waited lately because of a pod, by its uid, or a workload, by its path.
     fn late(&self, uid: &str) -> Nanos {
         let outside = || self.outside.iter().find(|(path, _)| *path.0 == *uid);

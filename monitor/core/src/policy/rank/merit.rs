@@ -103,7 +103,7 @@ impl Scale {
                     Merit { rank, figure, taken, class: (class << 32) | priority, ..merit }
                 }
                 false => {
-                    let harm = if matches!(by, By::Harm(_)) { taken } else { u64::MAX };
+                    let harm = if matches!(by, By::Harm { .. }) { taken } else { u64::MAX };
                     Merit { rank: place(2 + 3 * lacks + exceeds), figure: harm, ..merit }
                 }
             };
@@ -174,13 +174,13 @@ impl Scale {
             (Some(by), _) => {
                 let first = match by {
                     By::Holds(_) => taker(Key::HoldsPromised),
-                    By::Taken(_) | By::Harm(_) | By::Uses(_) => taker(Key::Taker),
+                    By::Taken(_) | By::Harm { .. } | By::Uses(_) => taker(Key::Taker),
                 };
                 let then = match by {
-                    By::Harm(_) if !self.is_taker(contender) => [exceeds, priority, harm, None],
+                    By::Harm { .. } if !self.is_taker(contender) => [exceeds, priority, harm, None],
                     _ if !self.is_taker(contender) => [exceeds, priority, None, None],
                     By::Taken(_) => [lasting, taken, qos, priority],
-                    By::Harm(_) => [harm, qos, priority, None],
+                    By::Harm { .. } => [harm, qos, priority, None],
                     By::Holds(_) => [qos, priority, None, None],
                     By::Uses(_) => [exceeds, priority, None, None],
                 };

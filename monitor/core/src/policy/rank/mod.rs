@@ -41,7 +41,7 @@ use crate::model::snapshot::{Scope, Snapshot};
 use crate::model::threshold::Resource;
 use crate::model::units::Bytes;
 use crate::policy::takers::{Counts, Lost, TakerStanding};
-use harm::HarmStanding;
+use harm::{HarmByParty, HarmStanding};
 use protected::Protected;
 
 /// As many as are written down. A decision that none of them is good for looks further.
@@ -129,7 +129,9 @@ impl<'a> Pool<'a> {
             None => (contenders, Need { shortfall, ..Need::default() }),
         };
         let outside_harm = outsiders.first().map(|outsider| outsider.harm);
-        let need = Need { outside_harm, ..need };
+        let disks = harm.measured(resource).filter(|_| resource == Resource::Io);
+        let largest_part = disks.map(HarmByParty::largest_part).unwrap_or_default();
+        let need = Need { outside_harm, largest_part, ..need };
         let scale = Scale::new(&contenders, rules.order, purpose, &need);
         let is_spared = |one: &&Contender| {
             one.spared.is_some()
@@ -271,7 +273,7 @@ impl<'a> Field<'a> {
     #[must_use]
     pub fn is_of_causes(&self) -> bool {
         self.scale.resource != Resource::Memory
-            && matches!(self.scale.cause, Some(By::Taken(_) | By::Holds(_) | By::Harm(_)))
+            && matches!(self.scale.cause, Some(By::Taken(_) | By::Holds(_) | By::Harm { .. }))
     }
 
     /// In the order `cause`: parties have not been watched for long enough to tell who took it.

@@ -36,6 +36,8 @@ pub struct Need {
     pub lasting_outside: u64,
     /// The most harm that a cgroup does that is not a candidate, per second.
     pub outside_harm: Option<Nanos>,
+    /// The largest part of all waiting for disks that a party has, by what disks did for it.
+    pub largest_part: Nanos,
 }
 
 /// What takers were promised and do not have: one holds it, or a few together.

@@ -35,8 +35,8 @@ pub(super) enum By {
     Taken(u64),
     /// It holds what others were promised, and its end frees that.
     Holds(Promised),
-    /// Others wait because of it.
-    Harm(Nanos),
+    /// Others wait because of it, and of all waiting it has that part.
+    Harm { others: Nanos, part: Nanos },
     /// It uses so many billionths more of disk space, inodes or pids than it requests.
     Uses(i128),
 }
@@ -75,7 +75,9 @@ impl Scale {
     fn cause_among(self, contenders: &[Contender], purpose: Purpose, need: &Need) -> Option<By> {
         let most_harm = contenders.iter().filter_map(|one| Some(one.harm?.others)).max();
         let most_harm = most_harm.max(need.outside_harm).filter(|most| most.0 >= 1_000_000);
-        let by_harm = most_harm.map(|most| By::Harm(Nanos(most.0 / OF_LARGEST)));
+        let real = |most: Nanos| Nanos(most.0 / OF_LARGEST);
+        let by_harm = most_harm
+            .map(|most| By::Harm { others: real(most), part: real(need.largest_part) });
         let by_use = || {
             let most = contenders.iter().filter_map(|one| self.much(one)).max()?.nanos();
             Some(By::Uses((most / i128::from(OF_LARGEST)).max(1)))
@@ -108,10 +110,12 @@ impl Scale {
             By::Taken(from) => contender.took().is_some_and(|taken| taken >= from),
             By::Holds(promised) => contender.holds_promised(promised),
             // Who runs within its request makes others wait for what they were not promised.
-            By::Harm(from) => {
+            By::Harm { others, part } => {
                 let is_within = self.exceeds(contender) == Some(Answer::No);
                 let is_promised = self.resource == Resource::Cpu && is_within;
-                !is_promised && contender.harm.is_some_and(|harm| harm.others >= from)
+                let has_part = contender.part.is_none_or(|own| own >= part);
+                let does_harm = contender.harm.is_some_and(|harm| harm.others >= others);
+                !is_promised && has_part && does_harm
             }
             By::Uses(from) => self.much(contender).is_some_and(|much| much.nanos() >= from),
         })
@@ -197,7 +201,7 @@ impl By {
     pub(super) fn figure(self, contender: &Contender) -> u64 {
         match self {
             By::Taken(_) => contender.taken.unwrap_or_default(),
-            By::Harm(_) => contender.harm.map_or(0, |harm| harm.others.0),
+            By::Harm { .. } => contender.harm.map_or(0, |harm| harm.others.0),
             By::Holds(_) | By::Uses(_) => 0,
         }
     }

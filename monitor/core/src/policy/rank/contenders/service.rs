@@ -1,7 +1,7 @@
 //! A workload outside pods as a contender: class and priority from its rule, the request from the
 //! rule or its cgroup files, usage and harm as for pods.
 
-use super::cpu_usage;
+use super::{cpu_usage, part};
 use crate::model::cgroup::{Cgroup, Limit};
 use crate::model::decision::Order;
 use crate::model::pod::QosClass;
@@ -39,6 +39,7 @@ pub(super) fn contender(
             Resource::Storage | Resource::Inodes => None,
         },
         harm: entry.map(|entry| entry.harm),
+        part: part(entry, resource),
         ..Contender::unknown(&scope.path.0, rule.qos_class)
     }
     .preferred(files.and_then(|files| files.preference))

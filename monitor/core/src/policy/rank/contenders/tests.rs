@@ -258,6 +258,7 @@ fn contenders_join_the_api() {
         usage: Some(Quantity::bytes(300 << 20)),
         holds: Some(0),
         harm: None,
+        part: None,
         taken: None,
         lasting: None,
         frees: Some(0),

@@ -63,6 +63,11 @@ impl Entry {
         }
     }
 
+    /// Its part of all waiting, its own included, but for that at limits of its own.
+    pub(in crate::policy::rank) fn part(self) -> Nanos {
+        self.harm.others.plus(self.harm.own).since(self.limited)
+    }
+
     /// CPU time used, on an average.
     pub(in crate::policy::rank) fn cpu_usage(self) -> Quantity {
         Quantity::milli(self.taken / 1_000_000)

@@ -241,6 +241,17 @@ fn cause_is_harm_for_cpus_and_disks() {
         assert!(field.is_of_causes());
         assert_eq!(takers, want, "{outside_ms}");
     }
+    // A party waits for the disk that it fills alone: who does a twentieth of that beside it is no cause.
+    for (part, want) in [(24, vec![]), (25, vec!["db"])] {
+        let all = [Contender { part: Some(Nanos(part)), ..all[3].clone() }];
+        let largest_part = Nanos(100);
+        let (need, rules) =
+            (Need { largest_part, ..Need::default() }, settings::Ranking::default());
+        let io = purpose("system.disk.pressure");
+        let takers = Field::for_need(&all, io, Order::Cause, &rules, &need).takers(usize::MAX);
+        let takers: Vec<_> = takers.iter().map(|taker| taker.name.as_str()).collect();
+        assert_eq!(takers, want, "{part}");
+    }
     // Without measured harm it is as `qos`.
     let all = all.map(|one| Contender { harm: None, ..one });
     let got = ranked(&all, "kubepods.cpu.pressure", 0);

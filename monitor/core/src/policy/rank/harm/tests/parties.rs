@@ -48,6 +48,22 @@ fn waits_at_an_own_io_limit_are_no_harm_of_others() {
     }
 }
 
+/// What one pod waits for the disk that it fills itself is divided too, so that the other one, which waits for
+/// its own `io.max` alone, seems to harm it most; its part of all waiting is small.
+#[test]
+fn who_fills_a_disk_has_the_largest_part_of_waiting() {
+    let mut node = Node::new();
+    node.read(POD_A, 95, 0, 900);
+    node.read(POD_B, 5, 0, 800);
+    node.scope(POD_B).is_at_io_limit = true;
+    node.update();
+    let harm = ["a", "b"].map(|uid| node.harm(Resource::Io, uid));
+    assert_eq!(harm, [(0, 855), (45, 800)]);
+    let parts = ["a", "b"].map(|uid| node.standing.io.pods[uid].part().0 / MS);
+    assert_eq!(parts, [855, 45]);
+    assert_eq!(node.standing.io.largest_part().0 / MS, 855);
+}
+
 /// Forty tasks of a pod with the least weight wait for one that runs within its part of the CPUs.
 #[test]
 fn who_runs_by_right_harms_none() {
