@@ -3,6 +3,7 @@
 //! deleted.
 
 mod bounds;
+mod old;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -17,26 +18,11 @@ use rustix::fs::{MemfdFlags, memfd_create, statvfs};
 
 use self::bounds::Disk;
 pub use self::bounds::{Bounds, TooSmall};
+use self::old::{Old, Since};
 use super::index::{self, Begun};
 use super::thin::thin;
 use isobar_core::model::sample::Moment;
 use isobar_core::model::units::{Bytes, Nanos};
-
-/// A complete segment.
-#[derive(Debug, Clone, Copy)]
-struct Old {
-    size: u64,
-    /// By the wall clock; 0 if its first line is lost.
-    begun: Nanos,
-    /// This agent has thinned it. One that another agent thinned is found to have nothing to lose.
-    is_thin: bool,
-}
-
-impl Old {
-    fn new(size: u64, begun: Nanos) -> Self {
-        Self { size, begun, is_thin: false }
-    }
-}
 
 /// Where the segments of a recording are. A clone names the same ones.
 #[derive(Debug, Clone)]
@@ -267,7 +253,7 @@ impl Segments {
                     continue;
                 }
             };
-            old.insert(n, Old::new(metadata.len(), begun));
+            old.insert(n, Old::new(metadata.len(), Since::Wall(begun)));
         }
         if !is_known && let Some(foreign) = foreign.pop() {
             return Ok(Err(foreign));
@@ -304,7 +290,7 @@ impl Segments {
             let (n, mut to) = (self.next, self.ring.make(self.next)?);
             self.next = n.saturating_add(1);
             let size = io::copy(&mut from, &mut to)?;
-            self.old.insert(n, Old::new(size, begun.wall));
+            self.old.insert(n, Old::new(size, Since::Boot(begun.boot)));
         }
         Ok(())
     }
@@ -330,7 +316,7 @@ impl Segments {
         let file = self.ring.make(n)?;
         self.next = n.saturating_add(1);
         if let Some(Segment { n, size, begun, .. }) = before {
-            self.old.insert(n, Old::new(size, begun.wall));
+            self.old.insert(n, Old::new(size, Since::Boot(begun.boot)));
             self.make_room()?;
         }
         Ok(Segment { file, n, size: 0, begun: at })
@@ -345,9 +331,8 @@ impl Segments {
         let held = |old: &BTreeMap<u64, Old>| old.values().map(|old| old.size).sum::<u64>();
         self.most = self.bounds.most(held(&self.old), self.ring.disk());
         let room = self.most - self.most / Bounds::SEGMENTS;
-        let oldest = Nanos(now.wall.0.saturating_sub(self.bounds.age.0));
         while let Some((first, old)) = self.old.first_key_value() {
-            let is_young = old.begun >= oldest;
+            let is_young = old.begun.until(now) <= self.bounds.age;
             if held(&self.old) <= room && is_young {
                 break;
             }

@@ -8,7 +8,7 @@ use isobar_core::model::units::{Bytes, Nanos};
 pub struct Bounds {
     /// Of all segments together.
     pub size: Bytes,
-    /// Of the first tick, by the wall clock.
+    /// Of the first tick.
     pub age: Nanos,
 }
 

@@ -17,6 +17,33 @@ fn instead_of_thin_deletes_the_oldest_of_a_full_disk() {
     }
 }
 
+/// A day is kept of what this agent wrote, also where the wall clock was years behind until it was set.
+#[test]
+fn segments_are_as_old_as_the_time_since_the_boot_says() {
+    const HOUR: u64 = 3_600 * Nanos::SECOND.0;
+    const YEAR: u64 = 8_766 * HOUR;
+    #[rustfmt::skip]
+    let table = [
+        // when the first and the third segment begin, in hours since the boot and in years; how many are left
+        ([(1, 50), (2, 56)],  3), // the clock was set in between
+        ([(1, 56), (2, 50)],  3),
+        ([(1, 56), (26, 56)], 2),
+        ([(1, 56), (26, 50)], 2),
+    ];
+    for (moments, want) in table {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r");
+        let mut all = Segments::open(&path, Bounds::default()).unwrap().unwrap();
+        let [first, third] = moments
+            .map(|(hour, year)| Moment { boot: Nanos(hour * HOUR), wall: Nanos(year * YEAR) });
+        let mut segment = all.begin(None, first).unwrap();
+        for at in [third, third] {
+            segment = all.begin(Some(segment), at).unwrap();
+        }
+        assert_eq!(existing(&path).unwrap().len(), want, "{moments:?}");
+    }
+}
+
 #[test]
 fn open_goes_on_after_a_damaged_segment_beside_others() {
     /// The frame of a header.

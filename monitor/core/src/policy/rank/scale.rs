@@ -76,8 +76,8 @@ impl Scale {
         let most_harm = contenders.iter().filter_map(|one| Some(one.harm?.others)).max();
         let most_harm = most_harm.max(need.outside_harm).filter(|most| most.0 >= 1_000_000);
         let real = |most: Nanos| Nanos(most.0 / OF_LARGEST);
-        let by_harm = most_harm
-            .map(|most| By::Harm { others: real(most), part: real(need.largest_part) });
+        let by_harm =
+            most_harm.map(|most| By::Harm { others: real(most), part: real(need.largest_part) });
         let by_use = || {
             let most = contenders.iter().filter_map(|one| self.much(one)).max()?.nanos();
             Some(By::Uses((most / i128::from(OF_LARGEST)).max(1)))
