@@ -194,14 +194,14 @@ fn left_out(LeftOut { from, to }: &LeftOut) -> String {
 /// Whether it is over, and after how long.
 #[must_use]
 pub fn ending(incident: &Incident) -> String {
-    let still = incident.conditions.iter().filter(|held| held.to.is_none()).count();
     match incident.end {
         None if incident.ticks == 0 => "It is not over in this record.".into(),
         None => {
             let calm = time(CALM);
             format!("The record ends at {}, before it was calm for {calm}.", hour(incident.to.wall))
         }
-        Some(end) if still > 0 || incident.is_cut => {
+        // A condition may outlast it: the kubelet's hold for its transition period, others for days.
+        Some(end) if incident.is_cut => {
             format!("The record ends at {}, and it was not over.", hour(end.wall))
         }
         Some(end) => {
@@ -275,6 +275,30 @@ mod tests {
             let came = Deed { action: 1, text: "done".into(), ..Deed::default() };
             let deeds = [step.clone(), came];
             assert_eq!(outcome(&step, &deeds).map(|deed| deed.text.as_str()), want);
+        }
+    }
+
+    #[test]
+    fn ending_is_calm_unless_it_was_cut() {
+        let at = |second| Moment { boot: Nanos(second), wall: Nanos(second) };
+        let minute = at(60 * Nanos::SECOND.0);
+        let open = Held { name: "MemoryPressure".into(), ..Held::default() };
+        let over = Held { to: Some(minute), ..open.clone() };
+        let calm = "It was calm again at 00:01:00Z, after 1m0s.";
+        let cut = "The record ends at 00:01:00Z, and it was not over.";
+        #[rustfmt::skip]
+        let table = [
+            // a condition of it, whether it was cut, its ending
+            (&over, false, calm),
+            (&open, false, calm), // the kubelet's condition holds for minutes more
+            (&open, true,  cut),
+            (&over, true,  cut),
+        ];
+        for (held, is_cut, want) in table {
+            let conditions = vec![held.clone()];
+            let end = Some(minute);
+            let incident = Incident { conditions, end, is_cut, ..Incident::default() };
+            assert_eq!(ending(&incident), want, "{held:?}");
         }
     }
 
