@@ -91,19 +91,17 @@ fn course(out: &mut Markup, incident: &Incident) {
     all.extend(triggers.map(|Trigger { at, text, .. }| (*at, "trigger", text.clone())));
     for held in &incident.conditions {
         let lasted = |to: Moment| time(to.boot.since(held.from.boot));
-        let over = |to: Moment| format!("{} was over, after {}", held.name, lasted(to));
+        let or_more = if held.is_older(incident.from) { " or more" } else { "" };
+        let over = |to: Moment| format!("{} was over, after {}{or_more}", held.name, lasted(to));
         all.extend(held.to.map(|to| (to, "over", over(to))));
     }
     let is_told = |held: &Held| {
         incident.triggers.iter().any(|one| one.at == held.from && one.who == held.name)
     };
-    all.extend(
-        incident
-            .conditions
-            .iter()
-            .filter(|held| !is_told(held))
-            .map(|held| (held.from, "trigger", format!("{} became True", held.name))),
-    );
+    all.extend(incident.conditions.iter().filter(|held| !is_told(held)).map(|held| {
+        let was = if held.is_older(incident.from) { "was True already" } else { "became True" };
+        (held.from, "trigger", format!("{} {was}", held.name))
+    }));
     all.extend(incident.kills.iter().map(|kill| (kill.at, "kill", killed(kill))));
     all.extend(incident.deeds.iter().map(|deed| {
         let only = if deed.is_enforced { "" } else { " (only observed)" };

@@ -23,6 +23,7 @@ use std::ops::Not;
 use serde::{Deserialize, Serialize};
 
 use isobar_core::model::capability::Capability;
+use isobar_core::model::decision::NodePressure;
 use isobar_core::model::sample::Moment;
 use isobar_core::model::stall::killed_process;
 use isobar_core::model::units::{Bytes, MilliCpu, Nanos, Percent};
@@ -220,6 +221,15 @@ pub struct Held {
     pub to: Option<Moment>,
     /// The highest average over a minute.
     pub peak: Option<Percent>,
+}
+
+impl Held {
+    /// It was True before the span, whose first tick is at `first`: the kubelet's conditions have no
+    /// beginning but the tick that found them.
+    #[must_use]
+    pub fn is_older(&self, first: Moment) -> bool {
+        self.from == first && NodePressure::ALL.iter().any(|one| one.name() == self.name)
+    }
 }
 
 /// The tightest limits within the span of a pod, one of its containers, or a service.

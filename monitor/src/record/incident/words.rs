@@ -25,7 +25,7 @@ pub fn paragraph(incident: &Incident) -> String {
     }
     all.extend(incident.taken.iter().map(|taken| format!("Of memory {taken}.")));
     all.extend(incident.moved.iter().map(|moved| format!("While tasks waited for IO: {moved}")));
-    all.extend(incident.conditions.iter().take(TOLD).map(held));
+    all.extend(incident.conditions.iter().take(TOLD).map(|one| held(one, incident)));
     all.extend(more(incident.conditions.len(), "spans of conditions"));
     // The first trigger is told in the opening.
     let drifts = || incident.triggers.iter().skip(1).filter(|one| one.kind == Kind::Drift);
@@ -60,20 +60,23 @@ fn opening(incident: &Incident) -> String {
     format!("On {node} at {}, {first}.", clock(incident.begin.wall))
 }
 
-fn held(held: &Held) -> String {
+fn held(held: &Held, incident: &Incident) -> String {
     let Held { name, figure, from, to, peak } = held;
     let peak = peak.map(|peak| format!("; {figure} reached {peak} % over a minute"));
     let peak = peak.unwrap_or_default();
+    let (before, or_more) =
+        if held.is_older(incident.from) { ("before ", " or more") } else { ("", "") };
+    let day = |wall| printed(wall, "%Y-%m-%d");
+    let since = match day(from.wall) == day(incident.begin.wall) {
+        true => hour(from.wall),
+        false => clock(from.wall),
+    };
     match to {
         Some(to) => {
-            let lasted = time(to.boot.since(from.boot));
-            format!(
-                "{name} was True from {} to {} ({lasted}){peak}.",
-                hour(from.wall),
-                hour(to.wall)
-            )
+            let (lasted, to) = (time(to.boot.since(from.boot)), hour(to.wall));
+            format!("{name} was True from {before}{since} to {to} ({lasted}{or_more}){peak}.")
         }
-        None => format!("{name} has been True since {}{peak}.", hour(from.wall)),
+        None => format!("{name} has been True since {before}{since}{peak}."),
     }
 }
 
@@ -299,6 +302,31 @@ mod tests {
             let end = Some(minute);
             let incident = Incident { conditions, end, is_cut, ..Incident::default() };
             assert_eq!(ending(&incident), want, "{held:?}");
+        }
+    }
+
+    #[test]
+    fn held_tells_since_when() {
+        let at = |day: u64, hour: u64| {
+            let wall = Nanos((day * 24 + hour) * 3_600 * Nanos::SECOND.0);
+            Moment { boot: wall, wall }
+        };
+        let (from, begin) = (at(3, 9), at(3, 10));
+        let incident = Incident { from, begin, ..Incident::default() };
+        let own = "SystemMemoryContentionPressure";
+        #[rustfmt::skip]
+        let table = [
+            // the condition, since when, until when, what is said of it
+            (own, at(0, 15), None,            "has been True since 1970-01-01 15:00:00Z."),
+            (own, at(0, 15), Some(at(3, 11)), "was True from 1970-01-01 15:00:00Z to 11:00:00Z (68h0m0s)."),
+            (own, from,      Some(at(3, 11)), "was True from 09:00:00Z to 11:00:00Z (2h0m0s)."),
+            ("MemoryPressure", from,      Some(at(3, 11)), "was True from before 09:00:00Z to 11:00:00Z (2h0m0s or more)."),
+            ("MemoryPressure", from,      None,            "has been True since before 09:00:00Z."),
+            ("MemoryPressure", at(3, 10), None,            "has been True since 10:00:00Z."),
+        ];
+        for (name, from, to, want) in table {
+            let one = Held { name: name.into(), from, to, ..Held::default() };
+            assert_eq!(held(&one, &incident), format!("{name} {want}"));
         }
     }
 
