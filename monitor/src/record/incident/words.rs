@@ -156,7 +156,9 @@ fn killed(score: &Score) -> String {
 fn deeds(deeds: &[Deed]) -> Vec<String> {
     let steps: Vec<_> = deeds.iter().filter(|deed| deed.is_step).collect();
     if steps.is_empty() {
-        let why = deeds.first().map(|deed| format!(": {}", deed.text)).unwrap_or_default();
+        // What is about a step is of one that was decided before the span.
+        let hold = deeds.iter().find(|deed| deed.action == 0);
+        let why = hold.map(|deed| format!(": {}", deed.text)).unwrap_or_default();
         return vec![format!("isobar took no step{why}.")];
     }
     let tell = |step: &&Deed| {
@@ -269,6 +271,25 @@ mod tests {
         let all = [wait("a", 3, 9), wait("b", 4, 5)];
         let told = who_waited(&all.iter().collect::<Vec<_>>());
         assert_eq!(told, "tasks of b waited 4s, of a 3s");
+    }
+
+    #[test]
+    fn deeds_without_a_step_tell_why_there_was_none() {
+        let deed = |action, text: &str| Deed { action, text: text.into(), ..Deed::default() };
+        let released = deed(7, "released the squeeze of shop/leak");
+        let hold = deed(0, "no action: no eviction threshold is met");
+        let why = "isobar took no step: no action: no eviction threshold is met.";
+        #[rustfmt::skip]
+        let table = [
+            // what was said, of a step before the span (7) and of none, and what is told
+            (vec![hold.clone()],           why),
+            (vec![released.clone(), hold], why),
+            (vec![released],               "isobar took no step."),
+            (vec![],                       "isobar took no step."),
+        ];
+        for (said, want) in table {
+            assert_eq!(deeds(&said), [want], "{said:?}");
+        }
     }
 
     #[test]
