@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use super::limits::Tightest;
 use super::taken::Taken;
-use super::{Deed, Held, Incident, LeftOut, Score, Stall, State, Wait, words};
+use super::{Deed, Held, Incident, LeftOut, Score, Stall, State, Wait, is_within, words};
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::condition::{self, Condition, Status};
 use isobar_core::model::decision::{Assessment, Decision, Hold, NodePressure};
@@ -82,7 +82,7 @@ impl Account {
         self.first.get_or_insert(decision.at);
         self.last = decision.at;
         self.n_ticks += 1;
-        if !self.has_begun && self.is_begin(decision.at) {
+        if !self.has_begun && is_within(self.begin, decision.at) {
             self.has_begun = true;
             self.conditions.retain(|held| held.to.is_none());
         }
@@ -101,11 +101,6 @@ impl Account {
         if !self.has_begun && (is_eventful(decision) || !step.snapshot.oom_kills.is_empty()) {
             self.forget_waits();
         }
-    }
-
-    /// The wall clock may be set back after it.
-    fn is_begin(&self, at: Moment) -> bool {
-        at.boot >= self.begin.boot && at.wall >= self.begin.wall
     }
 
     /// What was waited for so far belongs to an earlier incident.

@@ -204,6 +204,13 @@ pub struct LeftOut {
     /// The last tick before them.
     pub from: Moment,
     /// The last of them.
+/// Whether a tick at `at` is of an incident that begins at `begin`, and does not lead to it. So are all
+/// after it: the wall clock may be set back within an incident.
+#[must_use]
+pub fn is_within(begin: Moment, at: Moment) -> bool {
+    at.boot >= begin.boot && at.wall >= begin.wall
+}
+
     pub to: Moment,
 }
 

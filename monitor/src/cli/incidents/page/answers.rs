@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use isobar::record::incident::words::{self, by_aggressor, ending, time, who_ran, who_waited};
-use isobar::record::incident::{Incident, Kind, Score, Wait};
+use isobar::record::incident::{Incident, Kind, Score, Stall, Wait};
 use isobar_core::model::condition::Resource;
 use isobar_core::model::units::Nanos;
 use isobar_core::policy::explain::relief;
@@ -93,9 +93,10 @@ fn sufferers(incident: &Incident, story: &Story) -> Vec<String> {
         let Wait { sufferer, aggressor, time: waited, .. } = wait;
         format!("{sufferer}: waited {} for a CPU while {aggressor} ran.", time(*waited))
     }));
-    let starved = story.starved.iter().filter(|_| story.is_short(Resource::Memory));
-    let starved =
-        starved.map(|(name, waited)| format!("{name}: waited {} for memory.", time(*waited)));
+    let starved = incident.stalls.iter().filter(|_| story.is_short(Resource::Memory));
+    let starved = starved.map(|Stall { sufferer, time: waited }| {
+        format!("{sufferer}: waited {} for memory.", time(*waited))
+    });
     all.splice(0..0, starved.take(SHOWN / 2));
     if all.is_empty() {
         all.push("No pod or service waited long for what was short.".into());
@@ -168,6 +169,35 @@ fn outcome(incident: &Incident, story: &Story) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::incidents::page::figure::Axis;
+    use isobar_core::model::node::NodeFacts;
+
+    #[test]
+    fn sufferers_are_those_who_stalled_for_what_was_short() {
+        let incident = Incident {
+            stalls: vec![Stall { sufferer: "shop/web".into(), time: Nanos(3 * Nanos::SECOND.0) }],
+            ..Incident::default()
+        };
+        let nothing = "No pod or service waited long for what was short.";
+        #[rustfmt::skip]
+        let table = [
+            // what was short, who suffered
+            (Resource::Memory, "shop/web: waited 3s for memory."),
+            (Resource::Cpu,    nothing),
+        ];
+        for (short, want) in table {
+            let story = Story {
+                axis: Axis::of(&incident),
+                facts: NodeFacts::default(),
+                n_ticks: 0,
+                charts: Vec::new(),
+                short: [short].into(),
+                grown: Vec::new(),
+                decisions: Vec::new(),
+            };
+            assert_eq!(sufferers(&incident, &story), [want]);
+        }
+    }
 
     #[test]
     fn waits_of_two_for_each_other_are_mutual() {

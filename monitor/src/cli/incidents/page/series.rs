@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::mem::{Discriminant, discriminant};
 
 use anyhow::Result;
-use isobar::record::incident::Incident;
+use isobar::record::incident::{Incident, is_within};
 use isobar::record::replay::{Replay, Replayed, as_recorded};
 use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::condition::{Condition, Resource, ScopeName, Status};
 use isobar_core::model::decision::{Decision, Hold};
 use isobar_core::model::node::NodeFacts;
+use isobar_core::model::sample::Moment;
 use isobar_core::model::settings::Settings;
 use isobar_core::model::snapshot::{Snapshot, working_set};
 use isobar_core::model::threshold::{Amount, Signal};
@@ -38,11 +39,9 @@ pub(super) struct Story {
     pub(super) n_ticks: u64,
     pub(super) charts: Vec<Chart>,
     /// The resources that a condition was True of, or whose figure came to its threshold.
-    short: BTreeSet<Resource>,
+    pub(super) short: BTreeSet<Resource>,
     /// Who grew most, and by how much.
     pub(super) grown: Vec<(String, Bytes)>,
-    /// Who waited longest for memory, summed over ticks.
-    pub(super) starved: Vec<(String, Nanos)>,
     /// Those in which something was done, or a new reason to do nothing was given.
     pub(super) decisions: Vec<Decision>,
 }
@@ -60,7 +59,6 @@ struct Readings {
     name: String,
     memory: Vec<Option<u64>>,
     cpu: Vec<Option<u64>>,
-    starved: Nanos,
 }
 
 #[derive(Debug)]
@@ -71,6 +69,9 @@ struct Collector {
     conditions: BTreeMap<Resource, Chart>,
     left: Chart,
     units: BTreeMap<CgroupId, Readings>,
+    /// When the incident begins, and whether it has.
+    begin: Moment,
+    has_begun: bool,
     decisions: Vec<Decision>,
     /// Reasons to do nothing that were told since the last step.
     held: Vec<Discriminant<Hold>>,
@@ -79,7 +80,7 @@ struct Collector {
 /// Reads the ticks of `incident`.
 pub(super) fn story(mut replay: Replay, incident: &Incident) -> Result<Story> {
     let axis = Axis::of(incident);
-    let mut all = Collector::new(axis);
+    let mut all = Collector::new(axis, incident.begin);
     while let Some(replayed) = replay.next().transpose()? {
         let mut step = match replayed {
             Replayed::Tick(judged) => as_recorded(&judged.recorded, judged.step),
@@ -99,7 +100,7 @@ pub(super) fn story(mut replay: Replay, incident: &Incident) -> Result<Story> {
 }
 
 impl Collector {
-    fn new(axis: Axis) -> Self {
+    fn new(axis: Axis, begin: Moment) -> Self {
         let left = Chart {
             title: "Memory available",
             note:
@@ -110,7 +111,8 @@ impl Collector {
             held: vec![false; axis.n],
         };
         let (n_ticks, conditions, units, decisions, held) = Default::default();
-        Self { axis, n_ticks, conditions, left, units, decisions, held }
+        let has_begun = false;
+        Self { axis, n_ticks, conditions, left, units, begin, has_begun, decisions, held }
     }
 
     fn tick(&mut self, snapshot: &Snapshot, decision: &Decision, settings: Option<&Settings>) {
@@ -144,8 +146,6 @@ impl Collector {
             }
             let memory = scope.files.as_deref().and_then(working_set).map(|bytes| bytes.0);
             put(&mut unit.memory, slot, memory, Keep::Highest);
-            let starved = scope.memory.as_ref().map(|memory| memory.any.now);
-            unit.starved = unit.starved.plus(starved.unwrap_or_default());
             put(&mut unit.cpu, slot, scope.cpu_usage.map(|cpu| cpu.0), Keep::Highest);
         }
     }
@@ -171,7 +171,12 @@ impl Collector {
         put(&mut line.points, slot, value, Keep::Highest);
     }
 
+    /// What was decided before the incident is of an earlier one.
     fn decided(&mut self, decision: Decision) {
+        self.has_begun |= is_within(self.begin, decision.at);
+        if !self.has_begun {
+            return;
+        }
         let has_acted = !decision.relief.actions.is_empty();
         if has_acted {
             self.held.clear();
@@ -195,11 +200,6 @@ impl Collector {
             .iter()
             .filter_map(|line| Some((line.name.clone(), Bytes(growth(&line.points)?))));
         let grown = grown.collect();
-        let mut starved: Vec<_> =
-            units.iter().map(|unit| (unit.name.clone(), unit.starved)).collect();
-        starved.retain(|(_, time)| *time > Nanos(0));
-        starved.sort_unstable_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
-        starved.truncate(SHOWN);
         let of_units = |title, note: &str, unit, lines| Chart {
             title,
             note: note.into(),
@@ -223,7 +223,7 @@ impl Collector {
             Unit::MilliCpu,
             cpu,
         ));
-        Story { axis, facts, n_ticks, charts, short, grown, starved, decisions }
+        Story { axis, facts, n_ticks, charts, short, grown, decisions }
     }
 }
 
@@ -254,5 +254,34 @@ fn least(settings: &Settings, signal: Signal) -> Option<u64> {
     match hard.next()?.value {
         Amount::Quantity(quantity) => Some(quantity.to_u64()),
         Amount::Percentage(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decided_tells_nothing_of_what_leads_to_the_incident() {
+        let at = |boot, wall| Moment { boot: Nanos(boot), wall: Nanos(wall) };
+        let incident = Incident { begin: at(120, 1_120), ..Incident::default() };
+        #[rustfmt::skip]
+        let table = [
+            // the ticks in which isobar held back, those of them that the page tells
+            (vec![at(0, 1_000), at(119, 1_119)],                  vec![]),
+            (vec![at(0, 1_000), at(120, 1_120)],                  vec![at(120, 1_120)]),
+            (vec![at(120, 1_120), at(121, 500)],                  vec![at(120, 1_120)]), // a clock that was set back; told once
+            (vec![at(120, 1_000), at(121, 1_121)],                vec![at(121, 1_121)]),
+        ];
+        for (ticks, want) in table {
+            let mut all = Collector::new(Axis::of(&incident), incident.begin);
+            for at in &ticks {
+                let mut decision = Decision { at: *at, ..Decision::default() };
+                decision.relief.held = Some(Hold::CoolingDown { until: Nanos(0) });
+                all.decided(decision);
+            }
+            let told: Vec<_> = all.decisions.iter().map(|one| one.at).collect();
+            assert_eq!(told, want, "{ticks:?}");
+        }
     }
 }
