@@ -144,4 +144,5 @@ fn freeze_counts_nothing_of_an_earlier_incident() {
     assert_eq!(frozen.from, at(210));
     let killed: Vec<_> = frozen.kills.iter().map(|kill| kill.pid).collect();
     assert_eq!((killed, frozen.conditions, frozen.is_about_cpu), (vec![8], vec![], false));
+    assert_eq!(frozen.waits_from, Some(at(259)), "waits are counted since it was over");
 }

@@ -49,6 +49,8 @@ pub struct Account {
     conditions: Vec<Held>,
     /// By the names of sufferer and aggressor.
     waits: BTreeMap<(String, String), Harm>,
+    /// Since when waits are counted, if not since the first tick.
+    waits_from: Option<Moment>,
     is_about_cpu: bool,
     /// Stalls for memory by the name of the pod or service, but for those at its own limits.
     stalls: BTreeMap<String, Nanos>,
@@ -99,12 +101,13 @@ impl Account {
         self.deeds(sample, decision);
         self.foresight.tick(step);
         if !self.has_begun && (is_eventful(decision) || !step.snapshot.oom_kills.is_empty()) {
-            self.forget_waits();
+            self.forget_waits(decision.at);
         }
     }
 
     /// What was waited for so far belongs to an earlier incident.
-    fn forget_waits(&mut self) {
+    fn forget_waits(&mut self, at: Moment) {
+        self.waits_from = Some(at);
         (self.waits, self.stalls, self.io) = Default::default();
         (self.is_about_cpu, self.is_about_memory, self.is_about_io) = (false, false, false);
     }
@@ -187,6 +190,7 @@ impl Account {
             left_out: self.left_out,
             conditions: self.conditions,
             waits,
+            waits_from: self.waits_from,
             is_about_cpu: self.is_about_cpu,
             stalls,
             is_about_memory: self.is_about_memory,

@@ -151,6 +151,9 @@ pub struct Incident {
     pub conditions: Vec<Held>,
     /// Who made whom wait for a CPU, the greatest loss first.
     pub waits: Vec<Wait>,
+    /// Since when `waits` and `stalls` are counted, where an earlier incident was over after `from`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits_from: Option<Moment>,
     /// It was about CPUs: a condition of them was True, or a threshold on them was met.
     pub is_about_cpu: bool,
     /// Who stalled for memory, and not at limits of their own, the longest first.
@@ -179,6 +182,12 @@ pub struct Incident {
 }
 
 impl Incident {
+    /// How long waits were counted.
+    #[must_use]
+    pub fn waited(&self) -> Nanos {
+        self.to.boot.since(self.waits_from.unwrap_or(self.from).boot)
+    }
+
     /// Whether an agent that begins `now` can go on with it: the one before left it open in this boot, it
     /// was not over, and the span is not full.
     #[must_use]
@@ -195,6 +204,13 @@ impl Incident {
     }
 }
 
+/// Whether a tick at `at` is of an incident that begins at `begin`, and does not lead to it. So are all
+/// after it: the wall clock may be set back within an incident.
+#[must_use]
+pub fn is_within(begin: Moment, at: Moment) -> bool {
+    at.boot >= begin.boot && at.wall >= begin.wall
+}
+
 /// Ticks that the file of an incident does not have: for their size, or because the recording did not
 /// have them either.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -204,13 +220,6 @@ pub struct LeftOut {
     /// The last tick before them.
     pub from: Moment,
     /// The last of them.
-/// Whether a tick at `at` is of an incident that begins at `begin`, and does not lead to it. So are all
-/// after it: the wall clock may be set back within an incident.
-#[must_use]
-pub fn is_within(begin: Moment, at: Moment) -> bool {
-    at.boot >= begin.boot && at.wall >= begin.wall
-}
-
     pub to: Moment,
 }
 

@@ -84,7 +84,7 @@ fn waits(incident: &Incident) -> Option<String> {
     let all = by_aggressor(incident.waits.iter());
     let (_, worst) = all.first()?;
     let aggressor = who_ran(worst);
-    let span = time(incident.to.boot.since(incident.from.boot));
+    let span = time(incident.waited());
     let next = all.get(1).map_or_else(String::new, |(_, waits)| {
         format!("; while {} ran, {}", who_ran(waits), who_waited(waits))
     });
@@ -97,7 +97,7 @@ fn waits(incident: &Incident) -> Option<String> {
 
 /// Who waited for a hundredth of the time or more.
 fn stalls(incident: &Incident) -> Option<String> {
-    let span = incident.to.boot.since(incident.from.boot);
+    let span = incident.waited();
     let worst = incident.stalls.iter().filter(|stall| stall.time >= Nanos(span.0 / 100));
     let told =
         worst.map(|Stall { sufferer, time: waited }| format!("{sufferer} {}", time(*waited)));
@@ -256,124 +256,4 @@ fn printed(wall: Nanos, form: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use isobar_core::model::sample::Moment;
-
-    #[test]
-    fn who_waited_names_the_longest_first() {
-        let wait = |sufferer: &str, seconds: u64, loss: u64| Wait {
-            sufferer: sufferer.into(),
-            time: Nanos(seconds * Nanos::SECOND.0),
-            loss: Nanos(loss),
-            ..Wait::default()
-        };
-        let all = [wait("a", 3, 9), wait("b", 4, 5)];
-        let told = who_waited(&all.iter().collect::<Vec<_>>());
-        assert_eq!(told, "tasks of b waited 4s, of a 3s");
-    }
-
-    #[test]
-    fn deeds_without_a_step_tell_why_there_was_none() {
-        let deed = |action, text: &str| Deed { action, text: text.into(), ..Deed::default() };
-        let released = deed(7, "released the squeeze of shop/leak");
-        let hold = deed(0, "no action: no eviction threshold is met");
-        let why = "isobar took no step: no action: no eviction threshold is met.";
-        #[rustfmt::skip]
-        let table = [
-            // what was said, of a step before the span (7) and of none, and what is told
-            (vec![hold.clone()],           why),
-            (vec![released.clone(), hold], why),
-            (vec![released],               "isobar took no step."),
-            (vec![],                       "isobar took no step."),
-        ];
-        for (said, want) in table {
-            assert_eq!(deeds(&said), [want], "{said:?}");
-        }
-    }
-
-    #[test]
-    fn outcome_is_of_a_step_that_was_taken() {
-        for (is_enforced, want) in [(true, Some("done")), (false, None)] {
-            let step = Deed { action: 1, is_step: true, is_enforced, ..Deed::default() };
-            let came = Deed { action: 1, text: "done".into(), ..Deed::default() };
-            let deeds = [step.clone(), came];
-            assert_eq!(outcome(&step, &deeds).map(|deed| deed.text.as_str()), want);
-        }
-    }
-
-    #[test]
-    fn ending_is_calm_unless_it_was_cut() {
-        let at = |second| Moment { boot: Nanos(second), wall: Nanos(second) };
-        let minute = at(60 * Nanos::SECOND.0);
-        let open = Held { name: "MemoryPressure".into(), ..Held::default() };
-        let over = Held { to: Some(minute), ..open.clone() };
-        let calm = "It was calm again at 00:01:00Z, after 1m0s.";
-        let cut = "The record ends at 00:01:00Z, and it was not over.";
-        #[rustfmt::skip]
-        let table = [
-            // a condition of it, whether it was cut, its ending
-            (&over, false, calm),
-            (&open, false, calm), // the kubelet's condition holds for minutes more
-            (&open, true,  cut),
-            (&over, true,  cut),
-        ];
-        for (held, is_cut, want) in table {
-            let conditions = vec![held.clone()];
-            let end = Some(minute);
-            let incident = Incident { conditions, end, is_cut, ..Incident::default() };
-            assert_eq!(ending(&incident), want, "{held:?}");
-        }
-    }
-
-    #[test]
-    fn held_tells_since_when() {
-        let at = |day: u64, hour: u64| {
-            let wall = Nanos((day * 24 + hour) * 3_600 * Nanos::SECOND.0);
-            Moment { boot: wall, wall }
-        };
-        let (from, begin) = (at(3, 9), at(3, 10));
-        let incident = Incident { from, begin, ..Incident::default() };
-        let own = "SystemMemoryContentionPressure";
-        #[rustfmt::skip]
-        let table = [
-            // the condition, since when, until when, what is said of it
-            (own, at(0, 15), None,            "has been True since 1970-01-01 15:00:00Z."),
-            (own, at(0, 15), Some(at(3, 11)), "was True from 1970-01-01 15:00:00Z to 11:00:00Z (68h0m0s)."),
-            (own, from,      Some(at(3, 11)), "was True from 09:00:00Z to 11:00:00Z (2h0m0s)."),
-            ("MemoryPressure", from,      Some(at(3, 11)), "was True from before 09:00:00Z to 11:00:00Z (2h0m0s or more)."),
-            ("MemoryPressure", from,      None,            "has been True since before 09:00:00Z."),
-            ("MemoryPressure", at(3, 10), None,            "has been True since 10:00:00Z."),
-        ];
-        for (name, from, to, want) in table {
-            let one = Held { name: name.into(), from, to, ..Held::default() };
-            assert_eq!(held(&one, &incident), format!("{name} {want}"));
-        }
-    }
-
-    #[test]
-    fn paragraph_tells_each_change_of_a_limit() {
-        let trigger = |second, kind, text: &str| Trigger {
-            at: Moment { boot: Nanos(0), wall: Nanos(second * Nanos::SECOND.0) },
-            kind,
-            who: String::new(),
-            text: text.into(),
-        };
-        let again = trigger(0, Kind::Drift, "/a/memory.max: changed 5 to 7; it was written again");
-        let left = trigger(40, Kind::Drift, "/a/memory.max is not 5: left to them");
-        let condition = trigger(50, Kind::Condition, "A became True");
-        let first = "On this node at 1970-01-01 00:00:00Z, /a/memory.max: changed 5 to 7; it was \
-                     written again. At 00:00:40Z, /a/memory.max is not 5: left to them.";
-        let end = "The record ends at 00:00:00Z, before it was calm for 30s.";
-        #[rustfmt::skip]
-        let table = [
-            // kinds, triggers, paragraph
-            (vec![Kind::Drift],                  vec![again.clone(), left.clone()], format!("{first} {end}")),
-            (vec![Kind::Condition, Kind::Drift], vec![again, left, condition],      format!("{first} isobar took no step. {end}")),
-        ];
-        for (kinds, triggers, want) in table {
-            let incident = Incident { kinds, triggers, ticks: 1, ..Incident::default() };
-            assert_eq!(paragraph(&incident), want);
-        }
-    }
-}
+mod tests;
