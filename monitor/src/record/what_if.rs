@@ -16,6 +16,7 @@ use isobar_core::model::threshold::Resource;
 use isobar_core::model::units::{Moment, Nanos};
 use isobar_core::room;
 
+use isobar_core::view::foresight::OomLimit;
 /// Steps that are told; more are counted.
 const TOLD: usize = 20;
 /// No lane is drawn finer than in so many parts.
@@ -42,6 +43,7 @@ pub struct WhatIf {
     /// Steps that are not listed.
     pub more_steps: Pair<u64>,
     pub oom_kills: Vec<Moment>,
+    /// Of those for want of memory of the node or of all pods.
     /// When the first step differed: the node would have gone on differently from there.
     pub diverged: Option<Moment>,
     /// Nanoseconds by which the first step would have come sooner; negative if later.
@@ -157,8 +159,11 @@ impl WhatIf {
         };
         self.tick(&then, &judged.step.decision);
         let room = MARKS.saturating_sub(self.oom_kills.len());
-        let kills = judged.step.snapshot.oom_kills.iter().take(room);
-        self.oom_kills.extend(kills.map(|kill| {
+        let snapshot = &judged.step.snapshot;
+        // No step for the node or all pods forestalls a kill at a limit of its own.
+        let kills = snapshot.oom_kills.iter();
+        let kills = kills.filter(|kill| OomLimit::of(kill, snapshot).scope().is_some());
+        self.oom_kills.extend(kills.take(room).map(|kill| {
             let wall = judged.at.wall.since(judged.at.boot.since(kill.at));
             Moment { boot: kill.at, wall }
         }));
