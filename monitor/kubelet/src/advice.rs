@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 
 use isobar_core::model::cgroup::CgroupPath;
 use isobar_core::model::quantity::{Quantity, ResourceList};
-use isobar_core::model::sample::Sample;
+use isobar_core::model::sample::{PAUSE, Sample};
 use isobar_core::model::settings::Settings;
 use isobar_core::model::threshold::Signal;
 use isobar_core::model::units::{Bytes, Moment, Nanos};
@@ -32,8 +32,6 @@ pub use self::reach::{Met, Share, Span, Tally};
 const LEAST_THRESHOLD: u64 = 100 << 20;
 /// How long the kubelet may take to see that memory is short: its housekeeping interval.
 const REACTION: Nanos = Nanos(10 * Nanos::SECOND.0);
-/// Ticks further apart than this are a pause of the recording.
-const PAUSE: Nanos = Nanos(10 * Nanos::SECOND.0);
 const HOUR: u64 = 3_600 * Nanos::SECOND.0;
 
 /// Whose reservation it is.

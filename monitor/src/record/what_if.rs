@@ -12,11 +12,12 @@ use super::incident::words::clock;
 use super::replay::Judged;
 use isobar_core::model::condition::Status;
 use isobar_core::model::decision::{Action, Decision, StepKind};
+use isobar_core::model::sample::PAUSE;
 use isobar_core::model::threshold::Resource;
 use isobar_core::model::units::{Moment, Nanos};
 use isobar_core::room;
-
 use isobar_core::view::foresight::OomLimit;
+
 /// Steps that are told; more are counted.
 const TOLD: usize = 20;
 /// No lane is drawn finer than in so many parts.
@@ -42,8 +43,8 @@ pub struct WhatIf {
     pub steps: Pair<Vec<Taken>>,
     /// Steps that are not listed.
     pub more_steps: Pair<u64>,
-    pub oom_kills: Vec<Moment>,
     /// Of those for want of memory of the node or of all pods.
+    pub oom_kills: Vec<Moment>,
     /// When the first step differed: the node would have gone on differently from there.
     pub diverged: Option<Moment>,
     /// Nanoseconds by which the first step would have come sooner; negative if later.
@@ -83,7 +84,7 @@ pub struct Lane {
 #[serde(rename_all = "camelCase")]
 pub struct Span {
     pub from: Moment,
-    /// The first tick after it; `None` if it held to the end.
+    /// The first tick after it, or the last one before a pause; `None` if it held to the end.
     pub to: Option<Moment>,
 }
 
@@ -215,11 +216,16 @@ impl WhatIf {
         if self.ticks == 0 {
             self.from = otherwise.at;
         }
+        let at = otherwise.at;
+        let is_new_run = self.last.is_some_and(|last| otherwise.tick <= last);
+        let (now, last) = (at.boot, self.to.boot);
+        if is_new_run || now < last || now.since(last) > PAUSE {
+            self.pause();
+        }
         // Another run counts from the beginning.
         let next = self.last.map_or(otherwise.tick, |last| last.saturating_add(1));
         self.missing = self.missing.saturating_add(otherwise.tick.saturating_sub(next));
         self.last = Some(otherwise.tick);
-        let at = otherwise.at;
         (self.to, self.ticks) = (at, self.ticks + 1);
         let mut on: BTreeMap<String, Pair<bool>> = BTreeMap::new();
         held(then).for_each(|name| on.entry(name).or_default().then = true);
@@ -244,6 +250,15 @@ impl WhatIf {
         on.retain(|_, now| now.then || now.otherwise);
         self.on = on;
         self.steps(then, otherwise, at);
+    }
+
+    /// What held at the last tick is not known to have held any longer.
+    fn pause(&mut self) {
+        for lane in &mut self.lanes {
+            turn(&mut lane.held.then, false, self.to);
+            turn(&mut lane.held.otherwise, false, self.to);
+        }
+        self.on.clear();
     }
 
     fn steps(&mut self, then: &Decision, otherwise: &Decision, at: Moment) {
@@ -340,4 +355,40 @@ fn keep(kept: &mut Vec<Taken>, new: Vec<Taken>) -> u64 {
 fn gained(then: Option<Moment>, otherwise: Option<Moment>) -> Option<i64> {
     let (then, otherwise) = (then?.wall.0, otherwise?.wall.0);
     i64::try_from(i128::from(then) - i128::from(otherwise)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isobar_core::model::cgroup::CgroupId;
+    use isobar_core::model::stall::OomKill;
+    use isobar_core::policy::engine::Step;
+
+    #[test]
+    fn add_keeps_kills_that_a_step_may_forestall() {
+        #[rustfmt::skip]
+        let table = [
+            // the limit that was reached, whether it is known, kills that are kept
+            (None,              true,  1),
+            (Some(CgroupId(9)), true,  0), // a container's own
+            (None,              false, 0),
+        ];
+        for (limit, limit_known, want) in table {
+            let mut step = Step::default();
+            step.snapshot.oom_kills.push(OomKill {
+                at: Nanos(0),
+                victim: CgroupId(9),
+                victim_pid: 7,
+                victim_comm: None,
+                limit,
+                limit_known,
+                trigger: CgroupId(9),
+            });
+            let text = serde_json::to_string(&step.decision).unwrap();
+            let mut all = WhatIf::default();
+            let (at, recorded) = (Moment::default(), text.clone());
+            all.add(&Judged { tick: 0, at, recorded, text, step });
+            assert_eq!(all.oom_kills.len(), want, "{limit:?} {limit_known}");
+        }
+    }
 }

@@ -15,6 +15,9 @@ pub use super::units::Moment;
 use super::units::{Bytes, MilliCpu, Nanos};
 use super::workload::{Pod, Pods, of_cgroup_uid};
 
+/// Nothing is known of a longer time without a tick.
+pub const PAUSE: Nanos = Nanos(10 * Nanos::SECOND.0);
+
 /// Why the sampler took a sample.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,

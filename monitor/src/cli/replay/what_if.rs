@@ -216,7 +216,7 @@ mod tests {
             judged: None,
             why: None,
         };
-        let mut decision = Decision { at: at(second), ..Decision::default() };
+        let mut decision = Decision { tick: second, at: at(second), ..Decision::default() };
         decision.assessment.conditions.push(condition);
         decision
     }
@@ -245,6 +245,29 @@ mod tests {
             told.push(b'\n');
         }
         insta::assert_snapshot!(String::from_utf8(told).unwrap());
+    }
+
+    #[test]
+    fn what_if_lanes_end_where_no_tick_tells_more() {
+        #[rustfmt::skip]
+        let table: [(&[(u64, u64)], &str); 4] = [
+            // numbers and seconds of ticks, in all of which it is True; how long it held
+            (&[(1, 30), (2, 31), (3, 40)],            "10s from"),
+            (&[(1, 30), (2, 31), (3, 42), (4, 44)],   "3s from"), // the node slept
+            (&[(7, 30), (8, 31), (1, 35), (2, 37)],   "3s from"), // another agent
+            (&[(7, 18), (8, 19), (9, 20), (10, 22)],  "3s from"), // another boot
+        ];
+        for (ticks, want) in table {
+            let mut all = WhatIf::default();
+            for (tick, second) in ticks {
+                let decision = Decision { tick: *tick, ..decision(*second, true) };
+                all.tick(&decision, &decision);
+            }
+            let mut told = Vec::new();
+            write(&all.close(), &mut told).unwrap();
+            let told = String::from_utf8(told).unwrap();
+            assert!(told.contains(&format!("  {want}")), "{ticks:?}: {told}");
+        }
     }
 
     #[test]

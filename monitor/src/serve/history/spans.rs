@@ -9,7 +9,7 @@ use serde::Serialize;
 use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::condition::{ConditionName, Status};
 use isobar_core::model::decision::{Assessment, Decision, NodePressure, Outcome, Trigger};
-use isobar_core::model::sample::Moment;
+use isobar_core::model::sample::{Moment, PAUSE};
 use isobar_core::model::snapshot::Blame;
 use isobar_core::model::units::Nanos;
 use isobar_core::policy::explain::{self, relief as words};
@@ -38,8 +38,6 @@ const WHY: usize = 200;
 const OF_TICK: usize = 8;
 const OF_MINUTE: usize = 6;
 const COUNTED: usize = 64;
-/// Nothing is known of a longer time without a tick.
-const PAUSE: Nanos = Nanos(10 * Nanos::SECOND.0);
 const MINUTE: u64 = 60 * Nanos::SECOND.0;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
