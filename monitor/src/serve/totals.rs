@@ -92,7 +92,7 @@ impl Totals {
         for kill in &snapshot.oom_kills {
             *self.oom_kills.entry(OomLimit::of(kill, snapshot)).or_default() += 1;
         }
-        self.foresight.tick(step);
+        self.foresight.tick(&sample.outcomes, step);
         // That a table was full stays a gap for good; how much it lost is counted in the kernel.
         for gap in snapshot.gaps.iter().filter(|gap| gap.why != GapReason::Full) {
             *self.gaps.entry(gap.why).or_default() += 1;

@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::model::condition::{self, ScopeName, Status};
-use crate::model::decision::{Assessment, StepKind, Trigger};
+use crate::model::decision::{Assessment, Outcome, OutcomeResult, StepKind, Trigger};
 use crate::model::pod::Place;
 use crate::model::snapshot::Snapshot;
 use crate::model::stall::OomKill;
 use crate::model::threshold::{PressureSignal, Resource, Signal};
 use crate::model::units::Nanos;
 use crate::policy::engine::Step;
+use crate::policy::rank::Purpose;
 
 /// A forecast is settled once it has not been repeated for so long: growth comes in bursts.
 const SETTLED: Nanos = Nanos(10 * Nanos::SECOND.0);
@@ -77,9 +78,9 @@ pub struct Tally {
     pub oom_kills_foreseen: u64,
     /// Forecasts that memory runs out, and then it did.
     pub came_true: u64,
-    /// Memory did not run out, after isobar took a step.
+    /// Memory did not run out, after isobar had done a step.
     pub averted: u64,
-    /// Memory did not run out, and isobar took no step.
+    /// Memory did not run out, and isobar had done no step.
     pub unfounded: u64,
 }
 
@@ -114,13 +115,15 @@ struct Forecast {
     /// The last tick that made it.
     last: Nanos,
     came_true: bool,
+    /// Steps that were ordered because of it, each with its deadline, of which no outcome is known.
+    ordered: BTreeMap<u64, Nanos>,
     has_acted: bool,
 }
 
 #[derive(Debug, Clone, Default)]
 pub struct Foresight {
-    /// Since when memory is short or foretold to be, without a break.
-    alarmed: Option<Nanos>,
+    /// Since when memory of a scope is short or foretold to be, without a break.
+    alarmed: BTreeMap<ScopeName, Nanos>,
     forecasts: BTreeMap<ScopeName, Forecast>,
     tally: Tally,
 }
@@ -131,20 +134,33 @@ impl Foresight {
         self.tally
     }
 
-    /// For how long a kill was seen coming by the ticks before; `None` if it was not.
+    /// For how long a kill was seen coming by the ticks before, at the limit that was reached; for a kill
+    /// that is none of a scope, any shortage. `None` if it was not.
     #[must_use]
-    pub fn of(&self, kill: &OomKill) -> Option<Nanos> {
-        self.alarmed.filter(|since| *since <= kill.at).map(|since| kill.at.since(since))
+    pub fn of(&self, kill: &OomKill, limit: OomLimit) -> Option<Nanos> {
+        let since = match limit.scope() {
+            Some(scope) => self.alarmed.get(&scope),
+            None => self.alarmed.values().min(),
+        };
+        since.filter(|since| **since <= kill.at).map(|since| kill.at.since(*since))
     }
 
-    /// Kills are judged on the ticks before: what this one decides came after them.
-    pub fn tick(&mut self, step: &Step) {
+    /// Kills are judged on the ticks before: what this one decides came after them. `outcomes` are of
+    /// steps that were decided before.
+    pub fn tick(&mut self, outcomes: &[Outcome], step: &Step) {
         let Step { snapshot, decision, .. } = step;
         for kill in &snapshot.oom_kills {
-            let Some(scope) = OomLimit::of(kill, snapshot).scope() else { continue };
+            let limit = OomLimit::of(kill, snapshot);
+            let Some(scope) = limit.scope() else { continue };
             self.tally.oom_kills += 1;
-            self.tally.oom_kills_foreseen += u64::from(self.of(kill).is_some());
+            self.tally.oom_kills_foreseen += u64::from(self.of(kill, limit).is_some());
             self.came_true(scope);
+        }
+        for outcome in outcomes {
+            for forecast in self.forecasts.values_mut() {
+                let is_known = forecast.ordered.remove(&outcome.action).is_some();
+                forecast.has_acted |= is_known && outcome.result == OutcomeResult::Done;
+            }
         }
         let (assessment, now) = (&decision.assessment, decision.at.boot);
         for met in &assessment.met {
@@ -158,12 +174,17 @@ impl Foresight {
         for action in enforced.filter(|action| action.step != StepKind::Mark) {
             let scope = scope_of(&action.reason.threshold).map(|(scope, _)| scope);
             if let Some(forecast) = scope.and_then(|scope| self.forecasts.get_mut(&scope)) {
-                forecast.has_acted = true;
+                forecast.ordered.insert(action.id, action.deadline);
             }
         }
         self.settle(now);
-        let since = short_since(assessment);
-        self.alarmed = since.map(|since| self.alarmed.unwrap_or(since));
+        let mut alarmed: BTreeMap<ScopeName, Nanos> = BTreeMap::new();
+        for (scope, since) in short_since(assessment, now) {
+            let earliest = alarmed.entry(scope).or_insert(since);
+            *earliest = since.min(*earliest);
+        }
+        let since = |(scope, since)| (scope, self.alarmed.get(&scope).copied().unwrap_or(since));
+        self.alarmed = alarmed.into_iter().map(since).collect();
     }
 
     fn came_true(&mut self, scope: ScopeName) {
@@ -175,7 +196,8 @@ impl Foresight {
     fn settle(&mut self, now: Nanos) {
         let Self { forecasts, tally, .. } = self;
         forecasts.retain(|_, forecast| {
-            if now.since(forecast.last) < SETTLED {
+            let is_open = forecast.ordered.values().any(|deadline| now < *deadline);
+            if is_open || now.since(forecast.last) < SETTLED {
                 return true;
             }
             match forecast {
@@ -206,154 +228,23 @@ fn scope_of(trigger: &Trigger) -> Option<(ScopeName, bool)> {
     }
 }
 
-/// Since when memory is short, or foretold to be, as of this tick.
-fn short_since(assessment: &Assessment) -> Option<Nanos> {
+/// Each scope whose memory is short, or foretold to be, as of this tick, and since when. A threshold
+/// that tells nothing of that, such as a soft one, counts once it is due.
+fn short_since(
+    assessment: &Assessment,
+    now: Nanos,
+) -> impl Iterator<Item = (ScopeName, Nanos)> + '_ {
     let met = assessment.met.iter().filter(|met| met.threshold.resource() == Resource::Memory);
+    let met = met.filter_map(move |met| match scope_of(&met.threshold) {
+        Some((scope, _)) => Some((scope, met.since)),
+        None => Some((Purpose::of(&met.threshold).scope(), now)).filter(|_| met.is_due),
+    });
     let held = assessment.conditions.iter();
     let held = held.filter(|one| {
         one.status == Status::True && one.name.resource == condition::Resource::Memory
     });
-    met.map(|met| met.since).chain(held.map(|one| one.since.boot)).min()
+    met.chain(held.map(|one| (one.name.scope, one.since.boot)))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::cgroup::CgroupId;
-    use crate::model::decision::{Action, Decision, Met, made};
-    use crate::model::snapshot::Scope;
-    use crate::model::threshold::{Amount, PressureThreshold, Threshold};
-
-    #[test]
-    fn oom_limit_of_a_kill() {
-        let place = |place| Scope { place, ..Scope::default() };
-        let scopes = [(2, place(Place::Kubepods)), (3, place(Place::Other))];
-        let scopes = scopes.map(|(id, scope)| (CgroupId(id), scope)).into();
-        let snapshot = Snapshot { scopes, ..Snapshot::default() };
-        #[rustfmt::skip]
-        let table = [
-            // limit, known, whose
-            (None,    true,  OomLimit::Node),
-            (None,    false, OomLimit::Unknown),
-            (Some(2), true,  OomLimit::Kubepods),
-            (Some(3), true,  OomLimit::Own),
-            (Some(4), true,  OomLimit::Own), // gone with its processes
-        ];
-        for (limit, limit_known, want) in table {
-            let (victim, trigger) = (CgroupId(1), CgroupId(1));
-            let limit = limit.map(CgroupId);
-            let kill = OomKill {
-                at: Nanos(0),
-                victim,
-                victim_pid: 7,
-                victim_comm: None,
-                limit,
-                limit_known,
-                trigger,
-            };
-            assert_eq!(OomLimit::of(&kill, &snapshot), want, "{limit:?}");
-        }
-    }
-
-    const SECOND: u64 = Nanos::SECOND.0;
-
-    fn trigger(name: &str) -> Trigger {
-        let scope = ScopeName::System;
-        let hard = Amount::Quantity("100Mi".parse().unwrap());
-        let memory = |signal, grace| Threshold { signal, value: hard, grace, min_reclaim: None };
-        let pressure = |on| Trigger::Pressure(PressureThreshold { scope, on, grace: Nanos(0) });
-        match name {
-            "forecast" => pressure(PressureSignal::Exhaustion(Nanos(10 * SECOND))),
-            "stalls" => pressure(PressureSignal::Memory(Default::default())),
-            "hard" => Trigger::Eviction(memory(Signal::MemoryAvailable, Nanos(0))),
-            "soft" => Trigger::Eviction(memory(Signal::MemoryAvailable, Nanos(SECOND))),
-            "pods" => Trigger::Eviction(memory(Signal::AllocatableMemoryAvailable, Nanos(0))),
-            _ => unreachable!("{name}"),
-        }
-    }
-
-    /// A tick in each second. In one of `ticks`: thresholds that are met, `kill`, `own` (a kill at
-    /// the limit of a pod), `act`, `observe` and `mark`.
-    fn play(ticks: &[&str]) -> Tally {
-        let mut foresight = Foresight::default();
-        let mut since = BTreeMap::new();
-        let calm = [""; 11];
-        for (second, words) in ticks.iter().chain(&calm).enumerate() {
-            let at = Nanos((second as u64 + 1) * SECOND);
-            let mut step = Step::default();
-            step.decision.at.boot = at;
-            since.retain(|name, _| words.split(' ').any(|word| word == *name));
-            for word in words.split_whitespace() {
-                let met = |name, since| {
-                    let threshold = trigger(name);
-                    Met { threshold, since, is_due: true, measured: 0, missing: None }
-                };
-                let action = |step, is_enforced| Action {
-                    deadline: at,
-                    is_enforced,
-                    ..made::action(step, met("forecast", at))
-                };
-                let kill = |limit| {
-                    let (victim, trigger) = (CgroupId(1), CgroupId(1));
-                    let limit_known = true;
-                    OomKill {
-                        at,
-                        victim,
-                        victim_pid: 7,
-                        victim_comm: None,
-                        limit,
-                        limit_known,
-                        trigger,
-                    }
-                };
-                let Decision { assessment, relief, .. } = &mut step.decision;
-                match word {
-                    "kill" => step.snapshot.oom_kills.push(kill(None)),
-                    "own" => step.snapshot.oom_kills.push(kill(Some(CgroupId(9)))),
-                    "act" => relief.actions.push(action(StepKind::KillContainers, true)),
-                    "observe" => relief.actions.push(action(StepKind::KillContainers, false)),
-                    "mark" => relief.actions.push(action(StepKind::Mark, true)),
-                    name => assessment.met.push(met(name, *since.entry(name).or_insert(at))),
-                }
-            }
-            foresight.tick(&step);
-        }
-        foresight.tally()
-    }
-
-    #[test]
-    fn foresight_of_kills_and_forecasts() {
-        #[rustfmt::skip]
-        let table: [(&[&str], [u64; 5]); 16] = [
-            // ticks, kills, foreseen, came true, averted, unfounded
-            (&[],                                   [0, 0, 0, 0, 0]),
-            (&["kill"],                             [1, 0, 0, 0, 0]),
-            (&["forecast", "forecast kill"],        [1, 1, 1, 0, 0]),
-            (&["forecast kill"],                    [1, 0, 0, 0, 1]), // decided after the kill
-            (&["soft", "soft kill"],                [1, 1, 0, 0, 0]),
-            (&["soft", "", "kill"],                 [1, 0, 0, 0, 0]), // the alarm was over
-            (&["forecast", "forecast own"],         [0, 0, 0, 0, 1]), // no shortage of the node
-            (&["forecast", "hard"],                 [0, 0, 1, 0, 0]),
-            (&["forecast", "", "", "hard"],         [0, 0, 1, 0, 0]), // growth in bursts
-            (&["forecast", "stalls"],               [0, 0, 1, 0, 0]),
-            (&["forecast", "soft"],                 [0, 0, 0, 0, 1]),
-            (&["forecast", "pods"],                 [0, 0, 0, 0, 1]), // another scope
-            (&["forecast", "forecast act"],         [0, 0, 0, 1, 0]),
-            (&["forecast", "forecast act", "hard"], [0, 0, 1, 0, 0]),
-            (&["forecast", "forecast observe"],     [0, 0, 0, 0, 1]),
-            (&["forecast", "forecast mark"],        [0, 0, 0, 0, 1]), // holds nothing up
-        ];
-        for (ticks, [oom_kills, oom_kills_foreseen, came_true, averted, unfounded]) in table {
-            let want = Tally { oom_kills, oom_kills_foreseen, came_true, averted, unfounded };
-            assert_eq!(play(ticks), want, "{ticks:?}");
-        }
-    }
-
-    #[test]
-    fn tally_in_words() {
-        let kills = Tally { oom_kills: 3, oom_kills_foreseen: 2, ..Tally::default() };
-        let both = Tally { came_true: 3, averted: 1, ..kills };
-        let told = [Tally::default(), kills, both].map(|tally| tally.in_words());
-        insta::assert_debug_snapshot!(told);
-    }
-}
+mod tests;

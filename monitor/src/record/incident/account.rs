@@ -99,7 +99,7 @@ impl Account {
         }
         self.conditions(&decision.assessment, decision.at);
         self.deeds(sample, decision);
-        self.foresight.tick(step);
+        self.foresight.tick(&sample.outcomes, step);
         if !self.has_begun && (is_eventful(decision) || !step.snapshot.oom_kills.is_empty()) {
             self.forget_waits(decision.at);
         }

@@ -26,8 +26,9 @@ impl Account {
         let path = |id: CgroupId| sample.cgroups.get(&id).map(|one| &one.path);
         let named = |id: CgroupId| self.named(id, path(id));
         let unknown = || "a cgroup that is gone".to_owned();
-        let foreseen = self.foresight.of(kill);
-        let own = (OomLimit::of(kill, snapshot) == OomLimit::Own).then_some(kill.limit).flatten();
+        let reached = OomLimit::of(kill, snapshot);
+        let foreseen = self.foresight.of(kill, reached);
+        let own = (reached == OomLimit::Own).then_some(kill.limit).flatten();
         let limit = own.map(|id| {
             let name = named(id).unwrap_or_else(unknown);
             match sample.cgroups.get(&id).and_then(|cgroup| cgroup.memory.max) {
