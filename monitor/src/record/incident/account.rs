@@ -2,6 +2,7 @@
 //! what came of it, and whether it saw an OOM kill coming.
 //! In: ticks as a replay gives them. Out: the fields of an [`Incident`].
 
+mod deeds;
 mod kills;
 
 use std::cmp::Reverse;
@@ -9,7 +10,9 @@ use std::collections::BTreeMap;
 
 use super::limits::Tightest;
 use super::taken::Taken;
-use super::{Deed, Held, Incident, LeftOut, Score, Stall, State, Wait, is_within, words};
+use super::{
+    Deed, Held, Incident, LeftOut, MoreKills, Score, Stall, State, Wait, is_within, words,
+};
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::condition::{self, Condition, Status};
 use isobar_core::model::decision::{Assessment, Decision, Hold, NodePressure};
@@ -20,7 +23,6 @@ use isobar_core::model::stall::MemoryCause;
 use isobar_core::model::threshold::Resource;
 use isobar_core::model::units::{Bytes, Nanos};
 use isobar_core::policy::engine::Step;
-use isobar_core::policy::explain::relief;
 use isobar_core::view::cpu_loss::{Harm, losses};
 use isobar_core::view::foresight::Foresight;
 use isobar_core::view::movers;
@@ -61,6 +63,7 @@ pub struct Account {
     is_about_io: bool,
     deeds: Vec<Deed>,
     kills: Vec<Score>,
+    more_kills: Option<MoreKills>,
     foresight: Foresight,
     /// Why isobar held back at last, and when that was said.
     held: Option<(Hold, Moment)>,
@@ -198,6 +201,7 @@ impl Account {
             moved: self.io.map(|(_, told)| told),
             deeds: self.deeds,
             kills: self.kills,
+            more_kills: self.more_kills,
             limits,
             state: State::Frozen,
             ..incident
@@ -319,58 +323,6 @@ impl Account {
             (None, true) if has_room => self.conditions.push(new),
             (None, _) => {}
         }
-    }
-
-    fn deeds(&mut self, sample: &Sample, decision: &Decision) {
-        let (at, done) = (decision.at, &decision.relief);
-        for outcome in &sample.outcomes {
-            let is_it = |deed: &&Deed| deed.is_step && deed.action == outcome.action;
-            let is_enforced = self.deeds.iter().rfind(is_it).is_none_or(|step| step.is_enforced);
-            self.did(at, is_enforced, outcome.action, relief::outcome(outcome));
-        }
-        for action in &done.actions {
-            let text = relief::action(action, at.boot);
-            if action.reason.threshold.resource() == Resource::Memory {
-                self.tried = Some((text.clone(), action.is_enforced));
-            }
-            let (is_enforced, action) = (action.is_enforced, action.id);
-            self.keep(Deed { at, is_enforced, action, is_step: true, text });
-        }
-        for effect in &done.effects {
-            self.did(at, true, effect.action, relief::effect(effect));
-        }
-        for release in &done.releases {
-            if !self.released.contains(&release.action) && self.released.len() < KEPT {
-                self.released.push(release.action);
-                self.did(at, release.is_enforced, release.action, relief::release(release));
-            }
-        }
-        if let Some(hold) = &done.held {
-            // The first reason only: the log has each of them.
-            if self.has_begun && !std::mem::replace(&mut self.has_told_hold, true) {
-                self.did(at, true, 0, relief::no_action(hold, at.boot));
-            }
-            self.held = Some((hold.clone(), at));
-        }
-    }
-
-    fn did(&mut self, at: Moment, is_enforced: bool, action: u64, text: String) {
-        self.keep(Deed { at, is_enforced, action, is_step: false, text });
-    }
-
-    /// A step has a place before all that is said of others. What was done before the incident belongs to
-    /// an earlier one.
-    fn keep(&mut self, deed: Deed) {
-        if !self.has_begun {
-            return;
-        }
-        if self.deeds.len() >= KEPT {
-            match self.deeds.iter().rposition(|one| !one.is_step).filter(|_| deed.is_step) {
-                Some(place) => drop(self.deeds.remove(place)),
-                None => return,
-            }
-        }
-        self.deeds.push(deed);
     }
 }
 

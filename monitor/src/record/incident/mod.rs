@@ -170,6 +170,9 @@ pub struct Incident {
     /// What isobar did, and what came of it.
     pub deeds: Vec<Deed>,
     pub kills: Vec<Score>,
+    /// OOM kills that `kills` has no room for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub more_kills: Option<MoreKills>,
     /// The limits of those who waited and of those who made them wait, where they have any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<Limits>,
@@ -342,6 +345,31 @@ impl Score {
     #[must_use]
     pub fn process(&self) -> String {
         killed_process(self.pid, self.comm.as_deref())
+    }
+}
+
+/// OOM kills that are counted, and not told one by one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(default, rename_all = "camelCase")]
+pub struct MoreKills {
+    /// At a limit of the victim's own.
+    pub own: u64,
+    /// For want of memory of the node or of all pods.
+    pub others: u64,
+    /// Of the others, those that isobar had foreseen.
+    pub foreseen: u64,
+}
+
+impl MoreKills {
+    fn count(&mut self, kill: &Score) {
+        match kill.limit {
+            Some(_) => self.own += 1,
+            None => {
+                self.others += 1;
+                self.foreseen += u64::from(kill.foreseen.is_some());
+            }
+        }
     }
 }
 

@@ -34,8 +34,10 @@ pub fn paragraph(incident: &Incident) -> String {
     all.extend(more(drifts().count(), "changes of limits"));
     all.extend(incident.is_about_cpu.then(|| waits(incident)).flatten());
     all.extend(incident.is_about_memory.then(|| stalls(incident)).flatten());
-    all.extend(incident.kills.iter().take(TOLD).map(killed));
-    all.extend(more(incident.kills.len(), "OOM kills"));
+    all.extend(gravest(&incident.kills, TOLD).into_iter().map(killed));
+    let unlisted = incident.more_kills.map_or(0, |more| more.own.saturating_add(more.others));
+    let n_kills = unlisted.saturating_add(incident.kills.len() as u64);
+    all.extend(more(usize::try_from(n_kills).unwrap_or(usize::MAX), "OOM kills"));
     let has_step = incident.deeds.iter().any(|deed| deed.is_step);
     let was_step = incident.kinds.iter().any(|kind| matches!(kind, Kind::Kill | Kind::Action));
     // Why it did nothing about a kill stands beside the kill.
@@ -135,6 +137,17 @@ pub fn who_waited(waits: &[&Wait]) -> String {
         _ => format!("of {sufferer} {}", time(*waited)),
     });
     told.collect::<Vec<_>>().join(", ")
+}
+
+/// So many of them in their order, those for want of the node's memory before those at limits of their
+/// own.
+#[must_use]
+pub fn gravest(kills: &[Score], n: usize) -> Vec<&Score> {
+    let mut all: Vec<_> = kills.iter().enumerate().collect();
+    all.sort_by_key(|(_, kill)| kill.limit.is_some());
+    all.truncate(n);
+    all.sort_by_key(|(place, _)| *place);
+    all.into_iter().map(|(_, kill)| kill).collect()
 }
 
 fn killed(score: &Score) -> String {

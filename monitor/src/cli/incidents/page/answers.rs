@@ -82,11 +82,9 @@ fn has_mutual(wait: &Wait, incident: &Incident) -> bool {
 }
 
 fn sufferers(incident: &Incident, story: &Story) -> Vec<String> {
-    let mut all: Vec<_> = incident
-        .kills
-        .iter()
+    let kills = words::gravest(&incident.kills, SHOWN).into_iter();
+    let mut all: Vec<_> = kills
         .map(|kill| format!("{}: the kernel's OOM killer killed {}.", kill.victim, kill.process()))
-        .take(SHOWN)
         .collect();
     let waits = telling_waits(incident, story);
     all.extend(waits.map(|wait| {
@@ -148,16 +146,16 @@ fn outcome(incident: &Incident, story: &Story) -> Vec<String> {
     all.drain(..rest);
     let (own, others): (Vec<_>, Vec<_>) =
         incident.kills.iter().partition(|kill| kill.limit.is_some());
-    if !others.is_empty() {
-        let foreseen = others.iter().filter(|kill| kill.foreseen.is_some()).count();
-        let n = others.len();
+    let more = incident.more_kills.unwrap_or_default();
+    let n = more.others.saturating_add(others.len() as u64);
+    if n > 0 {
+        let foreseen = others.iter().filter(|kill| kill.foreseen.is_some()).count() as u64;
+        let foreseen = more.foreseen.saturating_add(foreseen);
         all.push(format!("OOM kills by the kernel: {n}; isobar had foreseen {foreseen}."));
     }
-    if !own.is_empty() {
-        all.push(format!(
-            "OOM kills by the kernel at a pod's or service's own limit: {}.",
-            own.len()
-        ));
+    let n = more.own.saturating_add(own.len() as u64);
+    if n > 0 {
+        all.push(format!("OOM kills by the kernel at a pod's or service's own limit: {n}."));
     }
     if story.charts.iter().all(|chart| !chart.is_measured()) {
         all.push("Nothing was measured in this record.".into());

@@ -20,7 +20,7 @@ impl Account {
         sample: &Sample,
         snapshot: &Snapshot,
     ) {
-        if !self.has_begun || self.kills.len() >= KEPT {
+        if !self.has_begun {
             return;
         }
         let path = |id: CgroupId| sample.cgroups.get(&id).map(|one| &one.path);
@@ -61,6 +61,24 @@ impl Account {
         };
         let at = Moment { boot: kill.at, wall: at.wall.since(at.boot.since(kill.at)) };
         let (pid, comm) = (kill.victim_pid, kill.victim_comm.clone());
-        self.kills.push(Score { at, victim, pid, comm, limit, asked, foreseen, why });
+        self.told(Score { at, victim, pid, comm, limit, asked, foreseen, why });
+    }
+
+    /// One for want of the node's memory has a place before those at limits of their own.
+    fn told(&mut self, kill: Score) {
+        if self.kills.len() < KEPT {
+            return self.kills.push(kill);
+        }
+        let own = self.kills.iter().rposition(|one| one.limit.is_some());
+        let place = own.filter(|_| kill.limit.is_none());
+        let left_out = match place {
+            Some(place) => {
+                let own = self.kills.remove(place);
+                self.kills.push(kill);
+                own
+            }
+            None => kill,
+        };
+        self.more_kills.get_or_insert_default().count(&left_out);
     }
 }

@@ -47,6 +47,34 @@ fn kill_in_the_root_cgroup_has_its_name() {
 }
 
 #[test]
+fn kills_have_room_for_one_of_the_node_after_many_at_limits() {
+    #[rustfmt::skip]
+    let table = [
+        // kills in their order: how many, and at limits of their own or not; listed own and others, unlisted
+        (vec![(3, true), (1, false)],       [3, 1],         None),
+        (vec![(KEPT + 2, true)],            [KEPT, 0],      Some([2, 0])),
+        (vec![(KEPT, true), (2, false)],    [KEPT - 2, 2],  Some([2, 0])),
+        (vec![(KEPT, false), (1, true)],    [0, KEPT],      Some([1, 0])),
+        (vec![(KEPT + 1, false)],           [0, KEPT],      Some([0, 1])),
+    ];
+    for (kills, want, more) in table {
+        let mut account = Account { has_begun: true, ..Account::default() };
+        for (n, is_own) in &kills {
+            let limit = is_own.then_some(CgroupId(9));
+            let (limit_known, trigger) = (true, CgroupId(3));
+            let (at, victim, victim_pid, victim_comm) = (Nanos(7), CgroupId(3), 7, None);
+            let kill = OomKill { at, victim, victim_pid, victim_comm, limit, limit_known, trigger };
+            let (sample, snapshot) = (Sample::default(), Snapshot::default());
+            (0..*n).for_each(|_| account.killed(&kill, Moment::default(), &sample, &snapshot));
+        }
+        let own = account.kills.iter().filter(|kill| kill.limit.is_some()).count();
+        assert_eq!([own, account.kills.len() - own], want, "{kills:?}");
+        let told = account.more_kills.map(|more| [more.own, more.others]);
+        assert_eq!(told, more, "{kills:?}");
+    }
+}
+
+#[test]
 fn deed_that_was_only_observed_has_no_real_outcome() {
     let outcome: Outcome = serde_json::from_value(serde_json::json!({
         "action": 1, "result": "done", "detail": "", "took": 0, "freed": null

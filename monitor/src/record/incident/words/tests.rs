@@ -141,3 +141,24 @@ fn paragraph_tells_each_change_of_a_limit() {
         assert_eq!(paragraph(&incident), want);
     }
 }
+
+#[test]
+fn gravest_kills_are_those_of_the_node() {
+    let kill = |pid, is_own: bool| Score {
+        pid,
+        limit: is_own.then(|| "shop/web".into()),
+        ..Score::default()
+    };
+    #[rustfmt::skip]
+    let table = [
+        // whether each kill was at a limit of its own, the two that are told
+        (vec![true, true, true],  vec![0, 1]),
+        (vec![true, true, false], vec![0, 2]),
+        (vec![false, true],       vec![0, 1]),
+    ];
+    for (own, want) in table {
+        let kills: Vec<_> = (0..).zip(&own).map(|(pid, own)| kill(pid, *own)).collect();
+        let told: Vec<_> = gravest(&kills, 2).iter().map(|kill| kill.pid).collect();
+        assert_eq!(told, want, "{own:?}");
+    }
+}
