@@ -9,7 +9,8 @@ use anyhow::Result;
 use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::condition::Status;
 use isobar_core::model::decision::{Assessment, Decision};
-use isobar_core::model::snapshot::{Scope, Waited, working_set};
+use isobar_core::model::sample::{Moment, PAUSE};
+use isobar_core::model::snapshot::{Scope, Snapshot, Waited, working_set};
 use isobar_core::model::units::Nanos;
 use isobar_core::policy::explain::relief;
 use isobar_core::view::View;
@@ -19,7 +20,7 @@ use serde_json::{Map, Value, json};
 use super::Ticks;
 
 /// What a counter shows, each with its name; `None` was not measured.
-type Values<'a> = Vec<(&'a str, Option<u64>)>;
+type Values = Vec<(&'static str, Option<u64>)>;
 
 /// With more processes than that, those whose cgroups are gone are forgotten.
 const KNOWN: usize = 4_096;
@@ -27,16 +28,7 @@ const KNOWN: usize = 4_096;
 const NODE: CgroupId = CgroupId(0);
 
 pub(super) fn write(out: &mut impl Write, ticks: &mut Ticks) -> Result<()> {
-    let mut trace = Trace {
-        out,
-        n: 0,
-        named: BTreeMap::new(),
-        last: 0,
-        counted: BTreeSet::new(),
-        held: BTreeSet::new(),
-        said: None,
-        at: Nanos(0),
-    };
+    let mut trace = Trace::new(out);
     while let Some(view) = ticks.view()? {
         trace.tick(&view)?;
     }
@@ -52,24 +44,41 @@ struct Trace<'a, W: Write> {
     named: BTreeMap<CgroupId, (usize, String)>,
     /// The last of these numbers.
     last: usize,
-    /// Counters of which not everything is 0.
-    counted: BTreeSet<(CgroupId, &'static str)>,
+    /// Counters of which not everything is 0, with what they show.
+    counted: BTreeMap<(CgroupId, &'static str), Vec<&'static str>>,
     /// Conditions that are True.
     held: BTreeSet<String>,
     /// The last reason to do nothing.
     said: Option<String>,
-    /// When the last tick was, on the wall clock.
-    at: Nanos,
+    /// When the last tick was.
+    at: Moment,
 }
 
-impl<W: Write> Trace<'_, W> {
+impl<'a, W: Write> Trace<'a, W> {
+    fn new(out: &'a mut W) -> Self {
+        Self {
+            out,
+            n: 0,
+            named: BTreeMap::new(),
+            last: 0,
+            counted: BTreeMap::new(),
+            held: BTreeSet::new(),
+            said: None,
+            at: Moment::default(),
+        }
+    }
+
     fn tick(&mut self, view: &View) -> Result<()> {
         let (at, snapshot) = (view.snapshot.at.wall, &view.snapshot);
-        self.at = at;
+        let before = std::mem::replace(&mut self.at, snapshot.at);
+        let now = snapshot.at.boot;
+        if now < before.boot || now.since(before.boot) > PAUSE {
+            self.hold(BTreeSet::new(), before.wall)?;
+        }
+        self.zero_gone(snapshot, at)?;
         if self.named.len() > KNOWN {
             let is_there = |id: &CgroupId| *id == NODE || snapshot.scopes.contains_key(id);
             self.named.retain(|id, _| is_there(id));
-            self.counted.retain(|(id, _)| is_there(id));
         }
         self.named(NODE, &format!("node {}", view.facts.name), at)?;
         self.decision(&view.decision, at)?;
@@ -126,8 +135,19 @@ impl<W: Write> Trace<'_, W> {
 
     /// Ends what still holds: a slice without an end is not shown.
     fn end(mut self) -> Result<()> {
-        self.hold(BTreeSet::new(), self.at)?;
+        self.hold(BTreeSet::new(), self.at.wall)?;
         Ok(write!(self.out, "\n]}}\n")?)
+    }
+
+    /// A counter that gets no more points would show its last one to the end of the trace.
+    fn zero_gone(&mut self, snapshot: &Snapshot, at: Nanos) -> Result<()> {
+        let is_gone = |id: &CgroupId| *id != NODE && !snapshot.scopes.contains_key(id);
+        let gone = self.counted.extract_if(.., |(id, _), _| is_gone(id));
+        for ((id, counter), shown) in gone.collect::<Vec<_>>() {
+            let zeros: Map<_, _> = shown.iter().map(|name| ((*name).into(), 0.into())).collect();
+            self.event("C", at, id, counter, json!({ "args": zeros }))?;
+        }
+        Ok(())
     }
 
     fn scope(&mut self, id: CgroupId, scope: &Scope, at: Nanos) -> Result<()> {
@@ -136,7 +156,7 @@ impl<W: Write> Trace<'_, W> {
         let causes = scope.memory.iter().flat_map(|memory| &memory.causes);
         let memory = causes.map(|(cause, wait)| (cause.name(), Some(wait.union.now.0 / 1_000_000)));
         #[rustfmt::skip]
-        let counters: [(&str, Values<'_>); 5] = [
+        let counters: [(&str, Values); 5] = [
             ("waits for a CPU (ms)", vec![
                 ("others", millis(cpu.and_then(|cpu| cpu.contention))),
                 ("own quota", millis(cpu.and_then(|cpu| cpu.throttled_own))),
@@ -162,19 +182,19 @@ impl<W: Write> Trace<'_, W> {
         scope: &Scope,
         at: Nanos,
         counter: &'static str,
-        values: &[(&str, Option<u64>)],
+        values: &[(&'static str, Option<u64>)],
     ) -> Result<()> {
         let known = values.iter().filter_map(|(name, value)| Some((*name, (*value)?)));
-        let known: Map<String, Value> =
-            known.map(|(name, value)| (name.to_owned(), value.into())).collect();
+        let (shown, known): (Vec<_>, Map<String, Value>) =
+            known.map(|(name, value)| (name, (name.to_owned(), value.into()))).unzip();
         let is_zero = known.values().all(|value| *value == 0);
         let key = (id, counter);
-        if known.is_empty() || (is_zero && !self.counted.contains(&key)) {
+        if known.is_empty() || (is_zero && !self.counted.contains_key(&key)) {
             return Ok(());
         }
         match is_zero {
             true => self.counted.remove(&key),
-            false => self.counted.insert(key),
+            false => self.counted.insert(key, shown),
         };
         if id != NODE {
             self.named(id, &name(scope), at)?;
@@ -216,5 +236,55 @@ impl<W: Write> Trace<'_, W> {
         self.n += 1;
         write!(self.out, "{before}{event}")?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isobar_core::model::decision::NodePressure;
+    use isobar_core::model::units::MilliCpu;
+
+    /// What a trace says of these ticks: the second, its sort, and the CPU that a pod used.
+    fn told(ticks: &[(u64, Option<u64>, bool)]) -> Vec<(u64, String, Option<u64>)> {
+        let mut out = Vec::new();
+        let mut trace = Trace::new(&mut out);
+        for (second, used, is_pressed) in ticks {
+            let at = Nanos(second * Nanos::SECOND.0);
+            let mut view = View::default();
+            view.snapshot.at = Moment { boot: at, wall: at };
+            let pod = |used| Scope { cpu_usage: Some(MilliCpu(used)), ..Scope::default() };
+            view.snapshot.scopes = used.iter().map(|used| (CgroupId(7), pod(*used))).collect();
+            let pressed = is_pressed.then_some(NodePressure::MemoryPressure);
+            view.decision.assessment.node_pressure = pressed.into_iter().collect();
+            trace.tick(&view).unwrap();
+        }
+        trace.end().unwrap();
+        let trace: Value = serde_json::from_slice(&out).unwrap();
+        let events = trace["traceEvents"].as_array().unwrap().iter();
+        let events = events.filter(|event| event["ph"] != "M").map(|event| {
+            let second = event["ts"].as_u64().unwrap() / 1_000_000;
+            (second, event["ph"].as_str().unwrap().to_owned(), event["args"]["used"].as_u64())
+        });
+        events.collect()
+    }
+
+    #[test]
+    fn trace_shows_nothing_longer_than_it_is_known() {
+        type Row<'a> = (&'a [(u64, Option<u64>, bool)], &'a [(u64, &'a str, Option<u64>)]);
+        #[rustfmt::skip]
+        let table: [Row<'_>; 5] = [
+            // second, CPU of a pod, whether memory is pressed; second, sort and value of events
+            (&[(1, Some(5), false), (2, Some(6), false)], &[(1, "C", Some(5)), (2, "C", Some(6))]),
+            (&[(1, Some(5), false), (2, None, false), (3, None, false)], &[(1, "C", Some(5)), (2, "C", Some(0))]), // the pod is gone
+            (&[(1, Some(0), false), (2, None, false)],    &[]),
+            (&[(1, None, true), (11, None, true)],        &[(1, "b", None), (11, "e", None)]),
+            (&[(1, None, true), (2, None, true), (13, None, true)], &[(1, "b", None), (2, "e", None), (13, "b", None), (13, "e", None)]), // a pause
+        ];
+        for (ticks, want) in table {
+            let want: Vec<_> =
+                want.iter().map(|(at, sort, n)| (*at, (*sort).to_owned(), *n)).collect();
+            assert_eq!(told(ticks), want, "{ticks:?}");
+        }
     }
 }
