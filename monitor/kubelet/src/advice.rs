@@ -152,13 +152,17 @@ impl Record {
     /// A record of a node with so many CPUs, previewed with these settings.
     #[must_use]
     pub fn new(settings: Settings, n_cpus: Option<u32>) -> Self {
-        let kube = Some(&settings.node.kube_reserved_cgroup).filter(|path| !path.is_empty());
-        let readings = Readings::new(kube.map(|path| CgroupPath(path.as_str().into())));
-        let n_cpus = n_cpus.filter(|n| *n > 0).map(u64::from);
-        let capacity = n_cpus.map(|n| (CPU.into(), Quantity::count(n))).into_iter().collect();
-        let mut record = Self { settings, capacity, readings, ..Self::default() };
-        record.pods.allow(&record.settings, &record.capacity);
+        let readings = Readings::new(settings.node.clone());
+        let mut record = Self { settings, readings, ..Self::default() };
+        record.has_cpus(n_cpus);
         record
+    }
+
+    /// Takes note of how many CPUs the node has from now on; `None` or 0 if that is not known.
+    pub fn has_cpus(&mut self, n_cpus: Option<u32>) {
+        let n_cpus = n_cpus.filter(|n| *n > 0).map(u64::from);
+        self.capacity.extend(n_cpus.map(|n| (CPU.into(), Quantity::count(n))));
+        self.pods.allow(&self.settings, &self.capacity);
     }
 
     /// Takes note of settings that were in force later.
@@ -224,6 +228,13 @@ impl Record {
         let (pods, unknown) = self.pods.close(&self.settings, &self.capacity);
         let mut problems = problems(self.covered, &groups);
         problems.extend(unknown);
+        problems.extend(self.readings.left_out.map(|(kube, system)| {
+            format!(
+                "systemReserved is without what {} uses, which lies in {}: do not enforce it as a limit \
+                 of that cgroup, or name it as systemReservedCgroup for advice on all of it",
+                kube.0, system.0
+            )
+        }));
         if self.has_changed {
             problems.push(
                 "the configuration changed within this record: limits are those of its begin"

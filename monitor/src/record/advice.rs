@@ -25,11 +25,15 @@ pub fn advise(
                 let settings = settings.cloned().unwrap_or(header.settings);
                 record = Some(Record::new(settings, Some(header.facts.n_cpus)));
             }
-            (Entry::Header(header), Some(record)) if settings.is_none() => {
-                record.later(&header.settings);
+            (Entry::Header(header), Some(record)) => {
+                // A node may come back with more.
+                record.has_cpus(Some(header.facts.n_cpus));
+                if settings.is_none() {
+                    record.later(&header.settings);
+                }
             }
             (Entry::Lost(why) | Entry::Notice(why), _) => notice(why),
-            (Entry::Frame(_) | Entry::Header(_) | Entry::Other(_), _) => {}
+            (Entry::Frame(_) | Entry::Other(_), _) => {}
         }
     }
     Ok(record.and_then(Record::advice))

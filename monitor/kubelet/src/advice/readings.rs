@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath};
+use isobar_core::model::names;
 use isobar_core::model::pod::Place;
 use isobar_core::model::sample::Sample;
+use isobar_core::model::settings::Node;
 use isobar_core::model::snapshot::working_set;
 use isobar_core::model::units::{Bytes, MilliCpu, Nanos};
 
@@ -33,14 +35,17 @@ pub(super) type AllPods<'a> = Option<(&'a Cgroup, Option<MilliCpu>)>;
 
 #[derive(Debug, Default)]
 pub(super) struct Readings {
-    kube: Option<CgroupPath>,
+    node: Node,
     /// CPU time at the sample before.
     before: BTreeMap<CgroupId, Nanos>,
+    /// A cgroup of the kubelet or its runtime, and the cgroup of the system around it, whose figures are
+    /// told without it.
+    pub(super) left_out: Option<(CgroupPath, CgroupPath)>,
 }
 
 impl Readings {
-    pub(super) fn new(kube: Option<CgroupPath>) -> Self {
-        Self { kube, ..Self::default() }
+    pub(super) fn new(node: Node) -> Self {
+        Self { node, ..Self::default() }
     }
 
     /// The kubelet's and the system's use, and that of all pods. `passed` is the time since the sample
@@ -51,16 +56,23 @@ impl Readings {
         passed: Option<Nanos>,
     ) -> (Used, Used, AllPods<'a>) {
         let places = sample.places();
+        let node = names::as_spelled(&self.node, |path| sample.kubepods.as_ref() == Some(path));
+        let of_kube = reserved(&node, &node.kube_reserved_cgroup, sample);
+        let of_system = reserved(&node, &node.system_reserved_cgroup, sample);
+        let is_kube = |path: &CgroupPath| match &of_kube {
+            Some(kube) => path == kube,
+            None => daemons::named(path).is_some(),
+        };
         let (mut kube, mut top, mut pods) = (Vec::new(), Vec::new(), Vec::new());
-        for (id, cgroup) in &sample.cgroups {
-            let (cgroup, path) = (&**cgroup, &cgroup.path);
+        for (id, cgroup) in all_cgroups(sample) {
+            let path = &cgroup.path;
             if places.place(path) == Place::Kubepods {
-                pods.push((*id, cgroup));
-            } else if self.is_kube(path) && !matches!(places.place(path), Place::Container { .. }) {
-                kube.push((*id, cgroup));
+                pods.push((id, cgroup));
+            } else if is_kube(path) && !matches!(places.place(path), Place::Container { .. }) {
+                kube.push((id, cgroup));
             }
             if path.segments().count() == 1 {
-                top.push((*id, cgroup));
+                top.push((id, cgroup));
             }
         }
         // One that lies within another is counted there.
@@ -73,6 +85,22 @@ impl Readings {
             let path = &cgroup.path;
             !pods.iter().chain(&kube).any(|(_, other)| other.path == *path)
         });
+        // The limit of a reserved cgroup is one of all in it, the kubelet's services too.
+        let is_system = |one: &&(CgroupId, &Cgroup)| Some(&one.1.path) == of_system.as_ref();
+        let inner = match all_cgroups(sample).find(|one| is_system(&one)) {
+            Some(system) => {
+                top = vec![system];
+                pods.clone()
+            }
+            None => {
+                let around = kube.iter().find_map(|(_, one)| {
+                    let above = top.iter().find(|(_, above)| one.path.is_within(&above.path));
+                    Some((one.path.clone(), above?.1.path.clone()))
+                });
+                self.left_out = around.or_else(|| self.left_out.take());
+                pods.iter().chain(&kube).copied().collect()
+            }
+        };
         let used = |group: &[(CgroupId, &Cgroup)], within: &[(CgroupId, &Cgroup)]| Used {
             memory: memory(group, within),
             cpu: passed.and_then(|passed| self.cpu(group, within, passed)),
@@ -85,7 +113,6 @@ impl Readings {
                 })
                 .collect(),
         };
-        let inner: Vec<_> = pods.iter().chain(&kube).copied().collect();
         let of_pods = pods.first().map(|(id, one)| {
             (*one, passed.and_then(|passed| self.cpu(&[(*id, *one)], &[], passed)))
         });
@@ -93,13 +120,6 @@ impl Readings {
         let all = kube.iter().chain(&top).chain(&pods);
         self.before = all.filter_map(|(id, one)| Some((*id, one.cpu.usage?.into()))).collect();
         all_used
-    }
-
-    fn is_kube(&self, path: &CgroupPath) -> bool {
-        match &self.kube {
-            Some(kube) => path == kube,
-            None => daemons::named(path).is_some(),
-        }
     }
 
     /// CPU of a group, without that of cgroups within it that belong to another.
@@ -120,6 +140,19 @@ impl Readings {
         let others = sum(&mut inside(group, within)).unwrap_or_default();
         Some(MilliCpu::rate(all.since(others), passed))
     }
+}
+
+fn all_cgroups(sample: &Sample) -> impl Iterator<Item = (CgroupId, &Cgroup)> {
+    sample.cgroups.iter().map(|(id, cgroup)| (*id, &**cgroup))
+}
+
+/// The cgroup that `kubeReservedCgroup` or `systemReservedCgroup` names: as the kubelet understands the
+/// name, or else as it is written. `None` if it names none.
+fn reserved(node: &Node, name: &str, sample: &Sample) -> Option<CgroupPath> {
+    let understood = names::reserved(node.cgroup_driver, name)?;
+    let written = CgroupPath(name.into());
+    let is_there = |path: &CgroupPath| all_cgroups(sample).any(|(_, one)| one.path == *path);
+    Some(if is_there(&understood) || !is_there(&written) { understood } else { written })
 }
 
 fn memory(group: &[(CgroupId, &Cgroup)], within: &[(CgroupId, &Cgroup)]) -> Option<Bytes> {

@@ -3,6 +3,8 @@ use super::readings::Used;
 use super::*;
 use isobar_core::model::cgroup::{Cgroup, CgroupId, MemoryStat};
 use isobar_core::model::node::Meminfo;
+use isobar_core::model::settings::CgroupDriver::{Cgroupfs, Systemd};
+use isobar_core::model::settings::Node;
 use isobar_core::model::units::Micros;
 
 pub(super) const MIB: u64 = 1 << 20;
@@ -45,16 +47,56 @@ fn readings_belong_to_one_group_each() {
         let mut sample = sample(1, cgroups, 0);
         let pods = cgroups.iter().find(|(path, ..)| path.contains("kubepods"));
         sample.kubepods = pods.map(|(path, ..)| CgroupPath((*path).into()));
-        let (a, b, _) = Readings::new(None).of(&sample, None);
+        let (a, b, _) = Readings::new(Node::default()).of(&sample, None);
         let mib = |used: &Used| used.memory.map(|bytes| bytes.0 / MIB);
         assert_eq!((mib(&a), mib(&b)), (kube, system), "{cgroups:?}");
     }
-    let configured = CgroupPath("/mine.slice".into());
-    let cgroups =
-        [("/mine.slice", 30, 0), ("/system.slice", 20, 0), ("/system.slice/kubelet.service", 9, 0)];
-    let sample = sample(1, &cgroups, 0);
-    let (kube, system, _) = Readings::new(Some(configured)).of(&sample, None);
-    assert_eq!((kube.memory, system.memory), (Some(Bytes(30 * MIB)), Some(Bytes(20 * MIB))));
+}
+
+#[test]
+fn readings_of_reserved_cgroups() {
+    let cgroups = [
+        ("/mine.slice", 30, 0),
+        ("/a.slice", 2, 0),
+        ("/a.slice/a-mine.slice", 1, 0),
+        ("/system.slice", 20, 0),
+        ("/system.slice/kubelet.service", 9, 0),
+        ("/user.slice", 5, 0),
+    ];
+    let within = Some("/system.slice/kubelet.service in /system.slice");
+    #[rustfmt::skip]
+    let table = [
+        // driver, kubeReservedCgroup, systemReservedCgroup; MiB of the kubelet and of the system, what is left out of the system
+        (Cgroupfs, "/mine.slice",    "",                [30, 27], None),
+        (Systemd,  "/mine",          "",                [30, 27], None),
+        (Systemd,  "/b/mine.slice",  "",                [30, 27], None), // only the last part counts
+        (Systemd,  "/a-mine.slice",  "",                [1, 56],  Some("/a.slice/a-mine.slice in /a.slice")),
+        (Systemd,  "/system.slice/kubelet.service", "", [9, 48],  within), // as it is written
+        (Systemd,  "",               "",                [9, 48],  within),
+        (Systemd,  "",               "/gone.slice",     [9, 48],  within),
+        (Systemd,  "",               "/system.slice",   [9, 20],  None), // its limit is the kubelet's, too
+        (Systemd,  "",               "/system",         [9, 20],  None),
+    ];
+    for (cgroup_driver, kube, system, want, left_out) in table {
+        let (kube_reserved_cgroup, system_reserved_cgroup) = (kube.into(), system.into());
+        let node =
+            Node { cgroup_driver, kube_reserved_cgroup, system_reserved_cgroup, ..Node::default() };
+        let mut readings = Readings::new(node);
+        let (a, b, _) = readings.of(&sample(1, &cgroups, 0), None);
+        let mib = [a, b].map(|used| used.memory.unwrap().0 / MIB);
+        assert_eq!(mib, want, "{kube} {system}");
+        let told = readings.left_out.map(|(kube, system)| format!("{} in {}", kube.0, system.0));
+        assert_eq!(told.as_deref(), left_out, "{kube} {system}");
+    }
+}
+
+#[test]
+fn advice_goes_by_the_cpus_of_the_last_boot() {
+    let mut record = Record::new(Settings::default(), Some(4));
+    for n_cpus in [Some(8), None, Some(0)] {
+        record.has_cpus(n_cpus);
+        assert_eq!(record.capacity[CPU], Quantity::count(8), "{n_cpus:?}");
+    }
 }
 
 #[test]
@@ -102,8 +144,9 @@ fn advice_holds_the_record() {
     ];
     assert_eq!(met, want);
     assert_eq!(advice.preview[0].by, Some(CgroupPath("/system.slice/kubelet.service".into())));
-    let [little, no_pods] = &advice.problems[..] else { panic!("{:?}", advice.problems) };
+    let [little, no_pods, left_out] = &advice.problems[..] else { panic!("{:?}", advice.problems) };
     assert!(little.contains("little record") && no_pods.contains("no cgroup of all pods"));
+    assert!(left_out.contains("without what /system.slice/kubelet.service uses"), "{left_out}");
 }
 
 #[test]
