@@ -199,20 +199,30 @@ async fn metrics_unknown_is_absent() {
 }
 
 #[tokio::test]
-async fn metrics_of_a_recording_have_oom_kills_if_it_holds_one() {
+async fn metrics_of_a_recording_have_oom_kills_if_they_were_looked_for() {
     let kill = made_up::snapshot(3).oom_kills.remove(0);
     let all = Coverage { waits: true, throttling: true, memory: true, memory_causes: true };
-    let (mut publisher, latest) = full::publisher();
-    for (tick, kills) in [(1, vec![]), (2, vec![kill])] {
-        let want = !kills.is_empty();
-        let snapshot = Snapshot { tick, covers: all, oom_kills: kills, ..full::snapshot() };
-        let step = Step { snapshot, ..Step::default() };
-        publisher.note(&Sample::default(), &Settings::default(), &step);
-        // Of a recorded tick there are no capabilities.
-        publisher.publish(step, Vec::new(), Cost::default());
-        let text = scrape(&latest, OPEN_METRICS).await;
-        for name in ["isobar_oom_kills_total{", "isobar_oom_kills_foreseen_total "] {
-            assert_eq!(samples(&text).iter().any(|line| line.starts_with(name)), want, "{name}");
+    let none = Coverage::default();
+    #[rustfmt::skip]
+    let table = [
+        // what programs measured, kills in each tick, ticks whose metrics count them
+        (all,  [vec![], vec![kill.clone()]], [true, true]), // from 0 on: a rate needs to see the first one come
+        (none, [vec![], vec![kill]],         [false, true]),
+        (none, [vec![], vec![]],             [false, false]),
+    ];
+    for (covers, kills, want) in table {
+        let (mut publisher, latest) = full::publisher();
+        for (tick, (oom_kills, want)) in (1..).zip(kills.into_iter().zip(want)) {
+            let snapshot = Snapshot { tick, covers, oom_kills, ..full::snapshot() };
+            let step = Step { snapshot, ..Step::default() };
+            publisher.note(&Sample::default(), &Settings::default(), &step);
+            // Of a recorded tick there are no capabilities.
+            publisher.publish(step, Vec::new(), Cost::default());
+            let text = scrape(&latest, OPEN_METRICS).await;
+            for name in ["isobar_oom_kills_total{", "isobar_oom_kills_foreseen_total "] {
+                let is_there = samples(&text).iter().any(|line| line.starts_with(name));
+                assert_eq!(is_there, want, "{name} {covers:?} {tick}");
+            }
         }
     }
 }
