@@ -183,22 +183,36 @@ impl Names {
     }
 
     fn stem(&mut self, stem: &str) -> String {
+        let (mut told, mut rest) = (String::new(), stem);
+        loop {
+            if let Some(form) = self.form(rest) {
+                return told + &form;
+            }
+            let Some(uid) = rest.strip_prefix(POD).filter(|uid| !uid.is_empty()) else {
+                return told + &self.unit(rest);
+            };
+            told.push_str(POD);
+            rest = uid;
+        }
+    }
+
+    /// What is written in place of a word or an id, or what ends with one; `None` for a name.
+    fn form(&mut self, stem: &str) -> Option<String> {
         // A wildcard of a pattern, or nothing.
         let is_wild = stem.chars().all(|c| "*?".contains(c));
         if is_wild || is_word(stem) {
-            return stem.into();
+            return Some(stem.into());
         }
         if is_id(stem) {
-            return self.id(stem);
+            return Some(self.id(stem));
         }
-        if let Some((prefix, id)) = id_at_end(stem) {
-            let prefix = if RUNTIMES.contains(&prefix) { prefix.into() } else { self.name(prefix) };
-            return format!("{prefix}{}", self.id(id));
-        }
-        if let Some(uid) = stem.strip_prefix(POD).filter(|uid| !uid.is_empty()) {
-            return format!("{POD}{}", self.stem(uid));
-        }
-        // What a unit of systemd is an instance of, such as sshd@1.service.
+        let (prefix, id) = id_at_end(stem)?;
+        let prefix = if RUNTIMES.contains(&prefix) { prefix.into() } else { self.name(prefix) };
+        Some(format!("{prefix}{}", self.id(id)))
+    }
+
+    /// What a unit of systemd is an instance of, such as sshd@1.service, stays.
+    fn unit(&mut self, stem: &str) -> String {
         match stem.split_once(['.', '@']) {
             Some((unit, rest)) if is_word(unit) => {
                 let sign = &stem[unit.len()..=unit.len()];
@@ -264,8 +278,8 @@ fn is_word(text: &str) -> bool {
 
 /// A uid, the id of a container or of a boot.
 fn is_id(text: &str) -> bool {
-    let digits = text.bytes().filter(u8::is_ascii_hexdigit).count();
-    digits >= UID && text.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')
+    let is_plain = text.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');
+    is_plain && text.bytes().filter(u8::is_ascii_hexdigit).count() >= UID
 }
 
 /// A container's id behind something.

@@ -61,6 +61,7 @@ fn text_replaces_names_and_keeps_what_joins() {
         (format!("{UUID}/web"),                  format!("{}/name2", other(UUID, 1))), // a namespace
         (format!("{slices}acme_web.slice"),      format!("{slices}name1.slice")),
         ("/acme.slice/acme-kubepods.slice".into(), "/name1.slice/name1-kubepods.slice".into()),
+        ("pod".repeat(60_000) + "acme",          "pod".repeat(60_000) + "name1"),
         ("kubepods-acme".into(),                 "name1".into()),
         (UUID.into(),                            other(UUID, 1)),
     ];
