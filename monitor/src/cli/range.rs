@@ -49,8 +49,16 @@ struct Until {
 }
 
 fn until(text: &str) -> Result<Until, String> {
-    let is_yesterdays = When::is_yesterdays(text, clock::now(), &TimeZone::system());
-    when(text).map(|when| Until { when, is_yesterdays })
+    when(text).map(|when| Until::of(text, when, clock::now(), &TimeZone::system()))
+}
+
+impl Until {
+    /// Of `text`, which says `when`. A time of day that comes again today is yet to come.
+    fn of(text: &str, when: When, now: Moment, zone: &TimeZone) -> Self {
+        let comes_again = When::comes_again(text, now, zone);
+        let when = if comes_again { When::Wall(now.wall) } else { when };
+        Self { when, is_yesterdays: When::is_yesterdays(text, now, zone) }
+    }
 }
 
 /// From when to when, on the wall clock.
@@ -206,6 +214,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn until_is_now_where_its_time_of_day_comes_again() {
+        let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
+        // 2026-10-25 00:40 and 01:40 UTC are both 02:40.
+        let first = 1_792_888_800;
+        #[rustfmt::skip]
+        let table = [
+            // seconds after the first 02:40, --end 02:50: seconds after the first 02:40
+            (1_200, 1_200), // 03:00 of summer is 02:00 of winter an hour later
+            (3_000, 3_000),
+            (4_200, 4_200),
+            (4_800, 4_200), // the second one is over
+        ];
+        for (now, want) in table {
+            let wall = |second: u64| Nanos((first + second) * Nanos::SECOND.0);
+            let present = Moment { wall: wall(now), ..Moment::default() };
+            let when = When::parse("02:50", present, &zone).unwrap();
+            let until = Until::of("02:50", when, present, &zone);
+            assert_eq!(until.when, When::Wall(wall(want)), "{now}");
+        }
+    }
+
+    #[test]
     fn range_ends_now_where_its_end_is_yet_to_come() {
         #[rustfmt::skip]
         let table = [
@@ -229,8 +259,7 @@ mod tests {
         for (now, begin, end, want) in table {
             let present = Moment { wall: at(&format!("22 {now}")), ..Moment::default() };
             let when = |text| When::parse(text, present, &TimeZone::UTC);
-            let is_yesterdays = When::is_yesterdays(end, present, &TimeZone::UTC);
-            let end_at = when(end).map(|when| Until { when, is_yesterdays });
+            let end_at = when(end).map(|when| Until::of(end, when, present, &TimeZone::UTC));
             let args = RangeArgs { begin: when(begin), end: end_at };
             let row = format!("{now} {begin} {end}");
             match (args.range_at(present.wall, || Ok(present)), want) {

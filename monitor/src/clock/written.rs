@@ -67,10 +67,15 @@ impl When {
     /// Whether [`When::parse`] takes it for yesterday's, because today's is yet to come.
     #[must_use]
     pub fn is_yesterdays(text: &str, now: Moment, zone: &TimeZone) -> bool {
-        let text = text.trim();
-        let is_dated = || text.parse::<DateTime>().is_ok();
-        let time = text.parse::<Time>().ok().filter(|_| !is_dated());
-        time.is_some_and(|time| last(time, 0, now, zone).is_none())
+        time_of_day(text).is_some_and(|time| last(time, 0, now, zone).is_none())
+    }
+
+    /// Whether it is a time of day that was today and comes again, because the clock was set back.
+    #[must_use]
+    pub fn comes_again(text: &str, now: Moment, zone: &TimeZone) -> bool {
+        let both = time_of_day(text).and_then(|time| both(time, 0, now, zone));
+        both.is_some_and(|both| both.iter().any(|at| at.as_nanosecond() > now.wall.0.into()))
+            && !Self::is_yesterdays(text, now, zone)
     }
 
     /// The time of the wall clock.
@@ -93,14 +98,24 @@ impl When {
     }
 }
 
+fn time_of_day(text: &str) -> Option<Time> {
+    let text = text.trim();
+    text.parse::<Time>().ok().filter(|_| text.parse::<DateTime>().is_err())
+}
+
 /// When it was this time of day, so many days before the day of `now`; `None` if that is yet to come.
 fn last(time: Time, days: i64, now: Moment, zone: &TimeZone) -> Option<Timestamp> {
+    both(time, days, now, zone)?.into_iter().find(|at| at.as_nanosecond() <= now.wall.0.into())
+}
+
+/// This time of day, so many days before the day of `now`, the later one first: where the clock is set
+/// back, it comes twice.
+fn both(time: Time, days: i64, now: Moment, zone: &TimeZone) -> Option<[Timestamp; 2]> {
     let present = Timestamp::from_nanosecond(now.wall.0.into()).ok()?;
     let day = present.to_zoned(zone.clone()).date().checked_sub(days.days()).ok()?;
     let at = zone.to_ambiguous_zoned(day.to_datetime(time));
-    // Where the clock is set back, a time of day comes twice.
-    let both = [at.clone().later(), at.compatible()].into_iter().flatten();
-    both.map(|at| at.timestamp()).find(|at| *at <= present)
+    let (later, earlier) = (at.clone().later().ok()?, at.compatible().ok()?);
+    Some([later.timestamp(), earlier.timestamp()])
 }
 
 #[cfg(test)]

@@ -56,17 +56,18 @@ fn when_is_the_last_of_two_where_the_clock_is_set_back() {
     let (first, second) = (1_792_888_800, 1_792_892_400);
     #[rustfmt::skip]
     let table = [
-        // the present, 02:40
-        (first - 60,          first - 25 * 3_600 + 3_600),
-        (first + 600,         first),
-        (second - 60,         first),
-        (second,              second),
-        (second + 10 * 3_600, second),
-        (second + 22 * 3_600, second), // on the next day
+        // the present, 02:40, whether that comes again today
+        (first - 60,          first - 25 * 3_600 + 3_600, false),
+        (first + 600,         first,                      true),
+        (second - 60,         first,                      true),
+        (second,              second,                     false),
+        (second + 10 * 3_600, second,                     false),
+        (second + 22 * 3_600, second,                     false), // on the next day
     ];
-    for (present, want) in table {
+    for (present, want, again) in table {
         let now = Moment { wall: seconds(present), ..Moment::default() };
         assert_eq!(When::parse("02:40", now, &zone), Some(When::Wall(seconds(want))), "{present}");
+        assert_eq!(When::comes_again("02:40", now, &zone), again, "{present}");
     }
 }
 
