@@ -4,32 +4,49 @@ use std::collections::BTreeMap;
 
 use crate::model::cgroup::CgroupId;
 use crate::model::snapshot::{Scope, Snapshot};
-use crate::model::units::MilliCpu;
+use crate::model::units::{MilliCpu, Nanos, scale};
 use crate::policy::workload::above;
+
+/// The `cpu.weight` that the kernel tells of a cgroup whose `cpu.idle` is 1.
+const IDLE: u64 = 0;
 
 /// Who used more of the CPUs than its weights entitle it to, in one interval.
 pub(crate) struct Entitled<'a> {
     snapshot: &'a Snapshot,
-    /// Weights of the children that ran or waited, by parent; `None` if one of them is not known.
-    weights: BTreeMap<Option<CgroupId>, Option<u64>>,
-    /// Of the cgroups that were asked about.
-    is_above: BTreeMap<CgroupId, Option<bool>>,
+    /// The children that ran or waited, by parent.
+    active: BTreeMap<Option<CgroupId>, Vec<(CgroupId, &'a Scope)>>,
+    /// Of the children that were asked about, by parent; `None` where it is not known.
+    used: BTreeMap<Option<CgroupId>, Option<BTreeMap<CgroupId, Used>>>,
+}
+
+/// How a cgroup's use compares with its part of what all children of its parent used.
+#[derive(Debug, Clone, Copy)]
+struct Used {
+    /// It used more than its weight is of all weights.
+    is_above: bool,
+    /// It used more than that, and its part of what others left of theirs.
+    is_above_left: bool,
 }
 
 impl<'a> Entitled<'a> {
     pub(crate) fn new(snapshot: &'a Snapshot) -> Self {
-        let mut weights = BTreeMap::new();
-        for scope in snapshot.scopes.values().filter(|scope| is_active(scope)) {
-            let sum = weights.entry(scope.parent).or_insert(Some(0_u64));
-            *sum = sum.zip(weight(scope)).map(|(sum, weight)| sum.saturating_add(weight));
+        let mut active = BTreeMap::<_, Vec<_>>::new();
+        for (id, scope) in snapshot.scopes.iter().filter(|(_, scope)| is_active(scope)) {
+            active.entry(scope.parent).or_default().push((*id, scope));
         }
-        Self { snapshot, weights, is_above: BTreeMap::new() }
+        Self { snapshot, active, used: BTreeMap::new() }
     }
 
     /// Whether the victim waited by right while its [sibling](Self::siblings) ran: it used more than its
-    /// part, and the aggressor did not. False where that is not known.
+    /// part, and the aggressor no more than its own and what others left of theirs; or the victim is to run
+    /// only where no other one does. False where that is not known.
     pub(crate) fn is_by_right(&mut self, victim: CgroupId, aggressor: CgroupId) -> bool {
-        self.is_above(victim) == Some(true) && self.is_above(aggressor) == Some(false)
+        let weight = |id| self.snapshot.scopes.get(&id).and_then(weight);
+        if weight(victim) == Some(IDLE) && weight(aggressor).is_some_and(|weight| weight > IDLE) {
+            return true;
+        }
+        let victim = self.used(victim).is_some_and(|used| used.is_above);
+        victim && self.used(aggressor).is_some_and(|used| !used.is_above_left)
     }
 
     /// The two that are or hold these and have the same parent: by their weights the kernel chooses
@@ -48,25 +65,56 @@ impl<'a> Entitled<'a> {
         one.into_iter().zip(other).find(|(one, other)| one != other)
     }
 
-    fn is_above(&mut self, id: CgroupId) -> Option<bool> {
-        let Self { snapshot, weights, is_above } = self;
-        *is_above.entry(id).or_insert_with(|| uses_more(snapshot, weights, id))
+    fn used(&mut self, id: CgroupId) -> Option<Used> {
+        let Self { snapshot, active, used } = self;
+        let parent = snapshot.scopes.get(&id)?.parent;
+        let of_parent = used.entry(parent).or_insert_with(|| {
+            let whole = parent.and_then(|parent| snapshot.scopes.get(&parent));
+            let MilliCpu(all) = whole.unwrap_or(&snapshot.whole).cpu_usage?;
+            compared(active.get(&parent)?, all, snapshot.interval)
+        });
+        of_parent.as_ref()?.get(&id).copied()
     }
 }
 
-/// Whether a cgroup used more than its part of what its parent used; `None` where the kernel does not
-/// divide by weights, or that is not known.
-fn uses_more(
-    snapshot: &Snapshot,
-    weights: &BTreeMap<Option<CgroupId>, Option<u64>>,
-    id: CgroupId,
-) -> Option<bool> {
-    let scope = snapshot.scopes.get(&id)?;
-    let parent = scope.parent.and_then(|parent| snapshot.scopes.get(&parent));
-    let MilliCpu(all) = parent.unwrap_or(&snapshot.whole).cpu_usage?;
-    let among = u128::from((*weights.get(&scope.parent)?)?);
-    let part = (u128::from(all) * u128::from(weight(scope)?)).checked_div(among)?;
-    Some(u128::from(scope.cpu_usage?.0) > part)
+/// How each child of a cgroup that used `all` used its part of that; `None` where the kernel does not divide
+/// by weights, or that is not known. What a child leaves of its part, because it did not wait for it, is
+/// divided among the others.
+fn compared(
+    children: &[(CgroupId, &Scope)],
+    all: u64,
+    interval: Nanos,
+) -> Option<BTreeMap<CgroupId, Used>> {
+    let child = |(id, scope): &(CgroupId, &Scope)| {
+        let MilliCpu(used) = scope.cpu_usage?;
+        Some((*id, used, used.saturating_add(waited(scope, interval)), weight(scope)?))
+    };
+    let mut open: Vec<_> = children.iter().map(child).collect::<Option<_>>()?;
+    let (mut left, mut compared) = (u128::from(all), BTreeMap::<_, Used>::new());
+    loop {
+        let among: u128 = open.iter().map(|(.., weight)| u128::from(*weight)).sum();
+        let part = |weight: u64| (left * u128::from(weight)).checked_div(among);
+        for (id, used, _, weight) in &open {
+            let is_above_left = u128::from(*used) > part(*weight)?;
+            let first = Used { is_above: is_above_left, is_above_left };
+            compared.entry(*id).or_insert(first).is_above_left = is_above_left;
+        }
+        let wants_less = |(_, _, wanted, weight): &(_, _, u64, u64)| {
+            part(*weight).is_some_and(|part| u128::from(*wanted) < part)
+        };
+        let (content, rest): (Vec<_>, Vec<_>) = open.into_iter().partition(wants_less);
+        if content.is_empty() {
+            return Some(compared);
+        }
+        let used: u128 = content.iter().map(|(_, used, ..)| u128::from(*used)).sum();
+        (left, open) = (left.saturating_sub(used), rest);
+    }
+}
+
+/// How much more it would have used at most if it had not waited for other cgroups, in thousandths of a CPU.
+fn waited(scope: &Scope, interval: Nanos) -> u64 {
+    let wait = scope.cpu.as_ref().map(|cpu| cpu.contention.unwrap_or(cpu.wait).now);
+    scale(wait.unwrap_or_default().0, 1_000, interval.0)
 }
 
 fn is_active(scope: &Scope) -> bool {
@@ -82,6 +130,7 @@ fn weight(scope: &Scope) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::model::cgroup::{Cgroup, CgroupPath, CpuFiles};
+    use crate::model::snapshot::{CpuWait, Waited};
 
     /// Two pods below one cgroup, with weights 79 and 1; each has two containers.
     #[test]
@@ -122,6 +171,40 @@ mod tests {
             let siblings = entitled.siblings(CgroupId(victim), CgroupId(aggressor));
             let got = siblings.is_some_and(|(one, other)| entitled.is_by_right(one, other));
             assert_eq!(got, want, "{used:?} {victim} {aggressor}");
+        }
+    }
+
+    /// What a sibling leaves because it does not want it is divided by weights, too.
+    #[test]
+    fn is_by_right_with_what_others_leave() {
+        #[rustfmt::skip]
+        let table = [
+            // weight, use and wait of three pods in thousandths of a CPU; does the third wait by right for the second
+            ([(39, 50, 10),    (39, 2_600, 400), (10, 850, 7_000)],   true),
+            ([(39, 50, 10),    (39, 2_900, 400), (10, 550, 7_000)],   false),
+            ([(39, 50, 3_000), (39, 2_600, 400), (10, 850, 7_000)],   false), // the first one waits, too
+            ([(157, 4_000, 0), (10, 1_900, 900), (10, 2_100, 900)],   true), // it has CPUs of its own
+            ([(157, 4_000, 0), (10, 2_100, 900), (10, 1_900, 900)],   false),
+            ([(100, 600, 0),   (100, 3_300, 100), (0, 100, 4_000)],   true), // cpu.idle
+            ([(100, 600, 0),   (100, 3_300, 100), (0, 0, 4_000)],     true),
+            ([(0, 600, 0),     (0, 3_300, 100),   (0, 100, 4_000)],   false),
+        ];
+        for (pods, want) in table {
+            let scope = |(weight, used, waited): (u64, u64, u64)| {
+                let cpu = CpuFiles { weight: Some(weight), ..CpuFiles::default() };
+                let files = Some(Cgroup { cpu, ..Cgroup::default() }.into());
+                let now = Nanos(waited * 1_000_000);
+                let contention = Some(Waited { now, ..Waited::default() });
+                let cpu = Some(CpuWait { contention, ..CpuWait::default() });
+                Scope { cpu_usage: Some(MilliCpu(used)), files, cpu, ..Scope::default() }
+            };
+            let scopes = (1..).map(CgroupId).zip(pods.map(scope)).collect();
+            let all = pods.iter().map(|(_, used, _)| used).sum();
+            let whole = Scope { cpu_usage: Some(MilliCpu(all)), ..Scope::default() };
+            let interval = Nanos::SECOND;
+            let snapshot = Snapshot { scopes, whole, interval, ..Snapshot::default() };
+            let got = Entitled::new(&snapshot).is_by_right(CgroupId(3), CgroupId(2));
+            assert_eq!(got, want, "{pods:?}");
         }
     }
 }

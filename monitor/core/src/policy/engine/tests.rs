@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath};
+use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, IoStat};
 use crate::model::cgroup::{MemoryFiles, MemoryStat};
 use crate::model::condition::{Measure, ScopeName, Status};
 use crate::model::decision::{Hold, StepKind};
@@ -25,7 +25,7 @@ fn sample(second: u64, covered: bool, stalls: Option<Percent>) -> Sample {
     let at = Moment { boot: nanos, wall: nanos };
     let group = |path: &str| {
         let path = CgroupPath(path.into());
-        Cgroup { path, pids_current: Some(1), ..Cgroup::default() }
+        Cgroup { path, pids_current: Some(1), io: Some(IoStat::default()), ..Cgroup::default() }
     };
     let groups = ["/kubepods", "/kubepods/besteffort", "/kubepods/besteffort/poda"].map(group);
     let cgroups = (2..).map(CgroupId).zip(groups.map(Arc::new)).collect();

@@ -108,8 +108,12 @@ impl HarmStanding {
         self.cpu.add(waits.then(|| tree.run_queue()), &there, interval);
         let share = memory.then(|| Share::of_memory(&tree, parties, before).doings());
         self.memory.add(share, &there, interval);
-        let share = waits.then(|| Share::of_io(&tree, parties, before).doings());
+        let share = waits.then(|| Share::of_io(&tree, parties, before));
+        // Where no disk use is known, it was not measured either, and it is not said that there is none.
+        let is_unknown = share.as_ref().is_some_and(Option::is_none);
+        let share = share.flatten().map(|share| share.averaged(&self.io, interval).doings());
         self.io.add(share, &there, interval);
+        self.io.is_paused |= is_unknown;
     }
 
     /// Harm for want of `resource`; `None` if no task waits for it, or if it is not measured.
@@ -179,6 +183,16 @@ impl HarmByParty {
         above.filter_map(|at| self.outside.get(&CgroupPath(path.0[..at].into()))).last()
     }
 
+    /// The time constant of averages. The first interval is the average.
+    fn memory(&self) -> Nanos {
+        if self.is_measured { MEMORY } else { Nanos(0) }
+    }
+
+    /// The average, per second, after an interval with `now`.
+    fn average(&self, rate: u64, now: u64, interval: Nanos) -> u64 {
+        entry::blend_over(self.memory(), interval, rate, now)
+    }
+
     /// Adds an interval; `None` if it was not measured. Then old rates are dropped: harm done a
     /// while ago is no reason to evict now.
     fn add(&mut self, doings: Option<Doings<'_>>, there: &There<'_>, interval: Nanos) {
@@ -188,8 +202,7 @@ impl HarmByParty {
             return;
         };
         self.is_paused = false;
-        // The first interval is the average.
-        let memory = if self.is_measured { MEMORY } else { Nanos(0) };
+        let memory = self.memory();
         self.is_measured = true;
         let blend = |entry: Entry, now| entry.blend(now, interval, memory);
         let has_pod = |uid: &str| there.pods.binary_search(&uid).is_ok();

@@ -21,6 +21,9 @@ pub struct Entry {
     pub harm: Harm,
     /// CPU time of a pod or workload, bytes of memory charged, or bytes read and written.
     pub taken: u64,
+    /// What disks did for it: bytes, and so many for each request.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cost: u64,
     /// Memory stall, or waits for a disk, at limits of its own.
     #[serde(skip_serializing_if = "is_none")]
     pub limited: Nanos,
@@ -37,27 +40,33 @@ fn is_none(time: &Nanos) -> bool {
     *time == Nanos(0)
 }
 
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+/// `(rate * memory + now) / (memory + interval)`: a first-order filter in integers. A longer
+/// interval weighs more, so a late tick makes no difference.
+pub(super) fn blend_over(memory: Nanos, interval: Nanos, rate: u64, now: u64) -> u64 {
+    let now = u128::from(now) * u128::from(Nanos::SECOND.0);
+    let sum = u128::from(rate) * u128::from(memory.0) + now;
+    let length = u128::from(memory.0) + u128::from(interval.0);
+    u64::try_from(sum / length.max(1)).unwrap_or(u64::MAX)
+}
+
 impl Entry {
     /// The average after an interval with the totals `now`.
-    ///
-    /// `(rate * memory + now) / (memory + interval)`: a first-order filter in integers. A longer
-    /// interval weighs more, so a late tick makes no difference.
     pub(super) fn blend(self, now: Self, interval: Nanos, memory: Nanos) -> Self {
-        let blend_over = |memory: Nanos, rate: u64, now: u64| {
-            let now = u128::from(now) * u128::from(Nanos::SECOND.0);
-            let sum = u128::from(rate) * u128::from(memory.0) + now;
-            let length = u128::from(memory.0) + u128::from(interval.0);
-            u64::try_from(sum / length.max(1)).unwrap_or(u64::MAX)
-        };
-        let blend = |rate, now| blend_over(memory, rate, now);
+        let blend = |rate, now| blend_over(memory, interval, rate, now);
         let time = |rate: Nanos, now: Nanos| Nanos(blend(rate.0, now.0));
         Self {
-            late: Nanos(blend_over(memory.min(LATELY), self.late.0, now.late.0)),
+            late: Nanos(blend_over(memory.min(LATELY), interval, self.late.0, now.late.0)),
             harm: Harm {
                 others: time(self.harm.others, now.harm.others),
                 own: time(self.harm.own, now.harm.own),
             },
             taken: blend(self.taken, now.taken),
+            // It is an average already.
+            cost: now.cost,
             limited: time(self.limited, now.limited),
             short: time(self.short, now.short),
         }
@@ -80,6 +89,6 @@ impl Entry {
     }
 
     pub(super) fn is_nothing(&self) -> bool {
-        self.harm.others < NOTHING && self.harm.own < NOTHING && self.taken == 0
+        self.harm.others < NOTHING && self.harm.own < NOTHING && self.taken == 0 && self.cost == 0
     }
 }

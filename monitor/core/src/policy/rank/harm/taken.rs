@@ -1,10 +1,11 @@
 //! Divides waiting by the share that each party took.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Doings, Entry, Party, Tree};
-use crate::model::cgroup::{Cgroup, IoStat};
+use super::{Doings, Entry, HarmByParty, Party, Tree};
+use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, IoStat};
 use crate::model::sample::Sample;
 use crate::model::snapshot::{Along, Scope};
 use crate::model::stall::MemoryCause;
@@ -42,7 +43,7 @@ impl<'a> Share<'a> {
     /// A new cgroup has charged all that it has. A cgroup that was unreadable counts as 0, because
     /// what it charged is unknown.
     pub(super) fn of_memory(tree: &Tree<'a>, parties: &Parties<'_>, before: &Sample) -> Self {
-        Self::of(tree, parties, before, charged, |scope| {
+        Self::of(tree, parties, before, charged, |_, scope| {
             let shortage = scope.shortage.map(|union| union.now).unwrap_or_default();
             Part {
                 waited: of_interval(shortage, tree.snapshot.interval),
@@ -53,14 +54,22 @@ impl<'a> Share<'a> {
         })
     }
 
-    /// Disks: bytes read and written, and task time in IO wait.
-    pub(super) fn of_io(tree: &Tree<'a>, parties: &Parties<'_>, before: &Sample) -> Self {
-        let waited = |scope: &Scope| scope.io_wait.map(|wait| wait.now).unwrap_or_default();
-        let mut share = Self::of(tree, parties, before, moved, |scope| Part {
-            waited: waited(scope),
-            ..Part::default()
-        });
+    /// Disks: bytes read and written, and task time in IO wait. What is in no party is the root's: kernel
+    /// threads', and that of cgroups whose IO the kernel does not count. `None` where it counts none.
+    pub(super) fn of_io(tree: &Tree<'a>, parties: &Parties<'_>, before: &Sample) -> Option<Self> {
         let scopes = &tree.snapshot.scopes;
+        scopes.values().find_map(|scope| scope.files.as_ref()?.io)?;
+        let waited = |scope: &Scope| scope.io_wait.map(|wait| wait.now).unwrap_or_default();
+        let some_limited = scopes.values().any(|scope| scope.is_at_io_limit);
+        let is_limited_above = |id: CgroupId| {
+            let mut above = above(id, tree.snapshot);
+            some_limited && above.any(|id| scopes.get(&id).is_some_and(|one| one.is_at_io_limit))
+        };
+        let mut share =
+            Self::of(tree, parties, before, moved, |id, scope| match is_limited_above(id) {
+                true => Part { limited: waited(scope), ..Part::default() },
+                false => Part { waited: waited(scope), ..Part::default() },
+            });
         for (id, scope) in scopes.iter().filter(|(_, scope)| scope.is_at_io_limit) {
             let Some(party) = tree.parties.get(id) else { continue };
             let mut above =
@@ -72,7 +81,25 @@ impl<'a> Share<'a> {
             let own = waited(scope).min(part.waited);
             (part.waited, part.limited) = (part.waited.since(own), part.limited.plus(own));
         }
-        share
+        share.add_rest(tree);
+        Some(share)
+    }
+
+    /// What the node did and no party, and that of a party that cannot have done so much: a cgroup that
+    /// slept is read at its next turn, and what it did meanwhile seems to be of one tick.
+    fn add_rest(&mut self, tree: &Tree<'_>) {
+        let Some(whole) = tree.snapshot.whole.io else { return };
+        let of_interval = |rate: u64| scale(rate, tree.snapshot.interval.0, Nanos::SECOND.0);
+        let taken = of_interval(whole.bytes().0);
+        let all = cost(taken, of_interval(whole.operations()));
+        for part in self.0.values_mut().filter(|part| part.cost / 2 > all) {
+            (part.taken, part.cost) = (0, 0);
+        }
+        let sum = |of: fn(&Part) -> u64| self.0.values().map(of).fold(0, u64::saturating_add);
+        let (others_taken, others_cost) = (sum(|part| part.taken), sum(|part| part.cost));
+        let root = self.0.entry(Party::Outside(Cow::Owned(CgroupPath::root()))).or_default();
+        root.taken = root.taken.saturating_add(taken.saturating_sub(others_taken));
+        root.cost = root.cost.saturating_add(all.saturating_sub(others_cost));
     }
 
     fn of(
@@ -80,7 +107,7 @@ impl<'a> Share<'a> {
         parties: &Parties<'_>,
         before: &Sample,
         taken: fn(&Scope, &Cgroup, Option<&Cgroup>) -> Option<[u64; 2]>,
-        waits: impl Fn(&Scope) -> Part,
+        waits: impl Fn(CgroupId, &Scope) -> Part,
     ) -> Self {
         let mut share = Self::default();
         let (mut named, mut earlier) = (Along::of(&tree.parties), Along::of(&before.cgroups));
@@ -89,7 +116,7 @@ impl<'a> Share<'a> {
             let Some(party) = party else { continue };
             let now = scope.files.as_ref();
             let grown = now.and_then(|now| taken(scope, now, earlier)).unwrap_or_default();
-            let Part { waited, limited, short, .. } = waits(scope);
+            let Part { waited, limited, short, .. } = waits(*id, scope);
             let [taken, cost] = grown;
             // Most have done nothing.
             if (Part { taken, cost, waited, limited, short }) == Part::default() {
@@ -102,6 +129,26 @@ impl<'a> Share<'a> {
             (part.waited, part.limited) = (part.waited.plus(waited), part.limited.plus(limited));
         }
         share
+    }
+
+    /// Puts averages in place of what disks did in the interval: most of a wait that ends now was for what
+    /// they did before. For parties that were there.
+    pub(super) fn averaged(mut self, earlier: &HarmByParty, interval: Nanos) -> Self {
+        let pods = earlier.pods.iter();
+        let pods = pods.map(|(uid, entry)| (Party::Pod(Cow::Owned(uid.clone())), entry.cost));
+        let outside = earlier.outside.iter();
+        let outside =
+            outside.map(|(path, entry)| (Party::Outside(Cow::Owned(path.clone())), entry.cost));
+        let mut costs: BTreeMap<Party<'_>, u64> = pods.chain(outside).collect();
+        for (party, part) in &mut self.0 {
+            let cost = costs.remove(party).unwrap_or_default();
+            part.cost = earlier.average(cost, part.cost, interval);
+        }
+        for (party, cost) in costs {
+            let cost = earlier.average(cost, 0, interval);
+            self.0.insert(party, Part { cost, ..Part::default() });
+        }
+        self
     }
 
     /// Divides the waiting of all by the share that each took.
@@ -121,6 +168,7 @@ impl<'a> Share<'a> {
                 harm,
                 late: harm.others,
                 taken: part.taken,
+                cost: part.cost,
                 limited: part.limited,
                 short: part.short,
             };
@@ -151,7 +199,12 @@ fn moved(_: &Scope, now: &Cgroup, earlier: Option<&Cgroup>) -> Option<[u64; 2]> 
     let (now, before) = (now.io?, earlier.map_or(Some(IoStat::default()), |earlier| earlier.io)?);
     let moved = bytes(now).saturating_sub(bytes(before));
     let sent = requests(now).saturating_sub(requests(before));
-    Some([moved, moved.saturating_add(sent.saturating_mul(REQUEST))])
+    Some([moved, cost(moved, sent)])
+}
+
+/// What disks do for so many bytes in so many requests.
+fn cost(bytes: u64, requests: u64) -> u64 {
+    bytes.saturating_add(requests.saturating_mul(REQUEST))
 }
 
 /// Memory stall at the party's own limits.

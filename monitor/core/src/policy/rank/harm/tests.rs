@@ -37,7 +37,8 @@ impl Node {
             let above = path.rsplit_once('/').map(|(above, _)| above);
             let path = CgroupPath((*path).into());
             let parent = above.and_then(id);
-            let files = Cgroup { path: path.clone(), parent, ..Cgroup::default() };
+            let io = Some(IoStat::default());
+            let files = Cgroup { path: path.clone(), parent, io, ..Cgroup::default() };
             let files = Some(files.into());
             Scope { place: Place::of(&path), path, parent, files, ..Scope::default() }
         };

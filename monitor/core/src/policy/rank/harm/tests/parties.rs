@@ -1,6 +1,7 @@
 //! Who counts as one party, who waits by right, and what counts of a disk.
 
 use super::*;
+use crate::model::snapshot::IoRate;
 
 /// A pod reads one large file, another one many small pieces.
 #[test]
@@ -48,6 +49,18 @@ fn waits_at_an_own_io_limit_are_no_harm_of_others() {
     }
 }
 
+/// An `io.max` of a slice holds up all that lies below it, and no other party.
+#[test]
+fn waits_at_an_io_limit_above_are_no_harm_of_others() {
+    let mut node = Node::new();
+    node.read(POD_A, 5, 0, 100);
+    node.read(DAEMON, 10, 0, 8_000);
+    node.scope("/system.slice").is_at_io_limit = true;
+    node.update();
+    assert_eq!(node.harm(Resource::Io, "a"), (0, 33));
+    assert_eq!(node.harm(Resource::Io, DAEMON), (66, 8_000));
+}
+
 /// What one pod waits for the disk that it fills itself is divided too, so that the other one, which waits for
 /// its own `io.max` alone, seems to harm it most; its part of all waiting is small.
 #[test]
@@ -62,6 +75,59 @@ fn who_fills_a_disk_has_the_largest_part_of_waiting() {
     let parts = ["a", "b"].map(|uid| node.standing.io.pods[uid].part().0 / MS);
     assert_eq!(parts, [855, 45]);
     assert_eq!(node.standing.io.largest_part().0 / MS, 855);
+}
+
+/// Whose IO the kernel does not count, and the kernel itself, have what no party has: a shell in a slice without
+/// an io controller reads, and pods that do little wait with it.
+#[test]
+fn what_no_party_did_is_of_the_root() {
+    let rate = |mib: u64| IoRate { read: Bytes(mib << 20), ..IoRate::default() };
+    #[rustfmt::skip]
+    let table = [
+        // MiB that the node read, if that is known, and pod A; what A, B and the root do to others
+        (Some(100), 3,     (46, 16, 2_496)),
+        (Some(4),   3,     (1_170, 400, 0)), // all that was read
+        (None,      3,     (1_170, 400, 0)), // not known
+        (Some(4),   3_000, (0, 400, 1_950)), // it slept, and its counter is of the minutes before
+    ];
+    for (whole, read, want) in table {
+        let mut node = Node::new();
+        node.snapshot.whole.io = whole.map(rate);
+        node.read(POD_A, read, 0, 1_040);
+        node.read(POD_B, 1, 0, 1_000);
+        let daemon = node.scope(DAEMON);
+        daemon.io_wait = Some(Waited { now: Nanos(560 * MS), total: Nanos(0) });
+        Arc::make_mut(daemon.files.as_mut().unwrap()).io = None;
+        node.update();
+        let harm = |who| node.harm(Resource::Io, who).0;
+        assert_eq!((harm("a"), harm("b"), harm("/")), want, "{whole:?} {read}");
+    }
+}
+
+/// A wait is counted when it ends: by then who kept the disk busy may have stopped.
+#[test]
+fn a_wait_that_ends_is_shared_out_by_what_disks_did_before() {
+    let mut node = Node::new();
+    node.read(POD_A, 100, 0, 0);
+    node.read(POD_B, 1, 0, 0);
+    (0..8).for_each(|_| node.update());
+    node.read(POD_A, 0, 0, 0);
+    node.read(DAEMON, 0, 0, 16_000);
+    node.update();
+    let late = ["a", "b"].map(|uid| node.standing.io.pods[uid].late.0 / MS);
+    assert_eq!(late, [5_275, 58], "a third of what is counted in this second");
+}
+
+/// Where the kernel counts no IO of any cgroup, no party is said to do no harm.
+#[test]
+fn harm_without_io_statistics_is_unknown() {
+    let mut node = Node::new();
+    for scope in node.snapshot.scopes.values_mut() {
+        Arc::make_mut(scope.files.as_mut().unwrap()).io = None;
+    }
+    node.update();
+    let io = &node.standing.io;
+    assert_eq!((io.is_measured, io.is_paused, node.standing.cpu.is_measured), (false, true, true));
 }
 
 /// Forty tasks of a pod with the least weight wait for one that runs within its part of the CPUs.
