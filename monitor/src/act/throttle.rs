@@ -24,7 +24,7 @@ fn files(action: &Action) -> &'static [&'static str] {
     match action.reason.threshold {
         Trigger::Pressure(threshold) => match threshold.on {
             PressureSignal::Cpu(_) => &["cpu.weight"],
-            PressureSignal::Disk(_) => &["io.weight", "cpu.weight"],
+            PressureSignal::Disk(_) => &["io.weight", "io.bfq.weight", "cpu.weight"],
             PressureSignal::Memory(_)
             | PressureSignal::Exhaustion(_)
             | PressureSignal::Refaults(_) => &["memory.high"],
@@ -39,15 +39,20 @@ pub(super) fn squeeze(
     action: &Action,
     ledger: &mut Ledger,
 ) -> Result<String, ActError> {
-    let mut done = Vec::new();
+    let (mut done, mut impossible) = (Vec::new(), None);
     for file in files(action) {
         match write_limit(group, file, action, ledger) {
             // Few IO schedulers know weights; the weight of the CPU slows disk use as well.
-            Err(ActError::Lacking { file: "io.weight", .. }) => {}
+            Err(ActError::Lacking { file: "io.weight" | "io.bfq.weight", .. }) => {}
+            // It is the least already: a BestEffort pod's weight of the CPU is.
+            Err(error @ ActError::Other(_)) => impossible = Some(error),
             written => done.push(written?),
         }
     }
-    Ok(done.join(", "))
+    match impossible {
+        Some(error) if done.is_empty() => Err(error),
+        _ => Ok(done.join(", ")),
+    }
 }
 
 fn write_limit(
@@ -161,7 +166,7 @@ fn less_memory(group: &CgroupDir, want: Option<Bytes>) -> Result<String, ActErro
     }
 }
 
-/// The weight: a tenth. `io.weight` may say more of single devices, which is left alone.
+/// The weight: a tenth. `io.weight` and BFQ's own may say more of single devices, which is left alone.
 fn less_weight(group: &CgroupDir, file: &'static str, live: &str) -> Result<String, ActError> {
     let (word, digits) = match live.split_once(' ') {
         Some(("default", digits)) => ("default ", digits),
@@ -248,7 +253,7 @@ fn stands(group: &CgroupDir, file: &'static str) -> Result<String, ActError> {
 }
 
 fn known(file: &str) -> Option<&'static str> {
-    ["memory.high", "cpu.weight", "io.weight", "memory.oom.group"]
+    ["memory.high", "cpu.weight", "io.weight", "io.bfq.weight", "memory.oom.group"]
         .into_iter()
         .find(|known| *known == file)
 }

@@ -113,22 +113,28 @@ fn squeeze_weight_by_a_tenth() {
         (CPU,  "5",     None,                          "1",   None),
         (DISK, "100",   None,                          "10",  None),
         (DISK, "10000", Some("default 200\n8:0 50"),   "1000", Some("default 20")),
+        (DISK, "1",     Some("default 100"),           "1",   Some("default 10")), // as a BestEffort pod's
+        (DISK, "1",     None,                          "1",   None),
+        (DISK, "1",     Some("default 1"),             "1",   Some("default 1")),
+        (CPU,  "1",     Some("default 100"),           "1",   Some("default 100")),
     ];
-    for row in table {
+    let rows = ["io.weight", "io.bfq.weight"].map(|file| table.map(|row| (file, row)));
+    for (file, row) in rows.concat() {
         let (on, cpu, io, cpu_cut, io_cut) = row;
         let tree = Tree::new(&[("cpu.weight", cpu)]);
         if let Some(io) = io {
-            fs::write(tree.dir.join("io.weight"), io).unwrap();
+            fs::write(tree.dir.join(file), io).unwrap();
         }
         let (mut actor, _state) = actor_of(tree.root.path());
         let outcome = actor.take(&tree.squeeze(7, on, None));
-        assert_eq!(outcome.result, Done, "{row:?} {outcome:?}");
+        let want = if (cpu_cut, io_cut) == (cpu, io) { Failed } else { Done };
+        assert_eq!(outcome.result, want, "{row:?} {outcome:?}");
         assert_eq!(tree.says("cpu.weight"), cpu_cut, "{row:?} {outcome:?}");
-        assert_eq!(io.map(|_| tree.says("io.weight")).as_deref(), io_cut, "{row:?} {outcome:?}");
-        let outcome = tree.release(&mut actor, 7);
-        assert_eq!((outcome.result, tree.says("cpu.weight").as_str()), (Done, cpu), "{outcome:?}");
+        assert_eq!(io.map(|_| tree.says(file)).as_deref(), io_cut, "{row:?} {outcome:?}");
+        tree.release(&mut actor, 7);
+        assert_eq!(tree.says("cpu.weight"), cpu, "{row:?}");
         if let Some(io) = io {
-            assert_eq!(tree.says("io.weight").lines().next(), io.lines().next(), "{outcome:?}");
+            assert_eq!(tree.says(file).lines().next(), io.lines().next(), "{row:?}");
         }
     }
 }

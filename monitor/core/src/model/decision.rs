@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::threshold::{PressureSignal, PressureThreshold, Resource, Signal, Threshold};
 use super::units::{Moment, Nanos};
 
+pub(crate) use action::full_name;
 pub use action::{
     Action, Hold, InForce, Phase, Release, ReleaseReason, StepKind, StepReason, Target, TargetGroup,
 };

@@ -197,7 +197,7 @@ impl Target {
 
 /// How people call a pod or, if it stands for several, a group: `namespace/name`, or the name alone
 /// where no namespace is known, and of a group how many pods it has.
-pub(super) fn full_name(namespace: &str, name: &str, n_members: usize) -> String {
+pub(crate) fn full_name(namespace: &str, name: &str, n_members: usize) -> String {
     let name = match namespace {
         "" => name.to_owned(),
         namespace => format!("{namespace}/{name}"),
@@ -276,9 +276,9 @@ pub enum Hold {
     NobodyLeft,
     /// Nobody harms others enough.
     BelowHarmBudget,
-    /// No candidate harms others enough, and a cgroup that is no candidate does.
+    /// The party that harms others most may not be chosen: it is no candidate, or no cause.
     HarmedByOther {
-        /// Which one does most harm.
+        /// Which one that is.
         by: String,
     },
     /// Who harms others was measured before and is not for the moment.

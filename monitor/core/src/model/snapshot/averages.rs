@@ -14,7 +14,7 @@ use crate::model::units::{Nanos, Percent, scale};
 
 /// After a longer pause the averages start again from 0: the engine would act on the past. After a
 /// shorter one, up to the shortest window, the old values are nearer the truth than calm.
-const STALE_AFTER: Nanos = Nanos(10_000_000_000);
+pub(super) const STALE_AFTER: Nanos = Nanos(10_000_000_000);
 
 /// From here on an average over five minutes is taken for known.
 const SEEN: Nanos = Nanos(300 * Nanos::SECOND.0);

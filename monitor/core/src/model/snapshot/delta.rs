@@ -1,6 +1,6 @@
 //! Differences of counters. Impossible ones are clamped and counted as doubts.
 
-use super::averages::Stretch;
+use super::averages::{STALE_AFTER, Stretch};
 use super::{Doubts, Waited};
 use crate::model::psi::{Pressure, Pressures};
 use crate::model::units::{MilliCpu, Nanos, Percent};
@@ -53,10 +53,12 @@ impl Deltas<'_> {
         Percent::share(union.0, self.window.0)
     }
 
-    /// A union's growth for its averages.
+    /// A union's growth for its averages. While a machine sleeps the boot clock goes on and the kernel's
+    /// counters do not: that time was not measured.
     pub(super) fn stretch(&self, grown: Nanos) -> Stretch {
-        let (until, interval, share) = (self.until, self.interval, self.share(grown));
-        Stretch { until, interval, grown, share }
+        let has_slept = self.interval.since(self.window) > STALE_AFTER;
+        let interval = if has_slept { self.window } else { self.interval };
+        Stretch { until: self.until, interval, grown, share: self.share(grown) }
     }
 
     /// CPU use, at most `n_cpus`; 0 CPUs sets no bound.

@@ -81,12 +81,16 @@ fn without_cause(
 ) {
     let (most, hold) = if Purpose::of(&first.threshold).is_about_waiting() {
         let outsider = question.ranking.and_then(|ranking| ranking.outsiders.first());
-        let Some(outsider) = outsider.filter(|one| one.harm >= floor) else {
+        let outsider = outsider.map(|one| (String::from(&*one.path.0), one.harm));
+        // It uses no more than it requests, say, or little of a disk.
+        let innocent = question.field.and_then(Field::most_harmful);
+        let innocent = innocent.map(|(one, harm)| (one.full_name(), harm));
+        let most = innocent.into_iter().chain(outsider).max_by_key(|(_, harm)| *harm);
+        let Some((by, harm)) = most.filter(|(_, harm)| *harm >= floor) else {
             relief.held = Some(Hold::BelowHarmBudget);
             return;
         };
-        let by = outsider.path.0.to_string();
-        (explain::outsider(outsider), Hold::HarmedByOther { by })
+        (explain::harm(&by, harm), Hold::HarmedByOther { by })
     } else {
         let taker = question.field.and_then(Field::largest_taker);
         let taker = taker.map(Taker::full_name).unwrap_or_default();

@@ -1,9 +1,10 @@
 //! Who would go first, and for each of the others the first key that spared it.
 
+use crate::model::cgroup::CgroupPath;
 use crate::model::decision::{
     Candidate, Decision, Key, KeyValue, Loss, Outsider, Ranking, Spared, SparedReason, Taker,
 };
-use crate::model::units::Bytes;
+use crate::model::units::{Bytes, Nanos};
 use crate::policy::rank::why_before;
 
 /// The candidates, and what would make the second go instead of the first.
@@ -21,14 +22,18 @@ pub(super) fn sentences(decision: &Decision) -> (Vec<String>, Vec<String>) {
     told.extend(more(ranking.n_candidates, ranking.candidates.len(), "candidates"));
     told.extend(ranking.spared.iter().map(never));
     told.extend(more(ranking.n_spared, ranking.spared.len(), "pods that are never chosen"));
-    told.extend(ranking.outsiders.iter().map(|one| format!("no pod: {}", outsider(one))));
+    told.extend(ranking.outsiders.iter().map(|one| {
+        let Outsider { path, harm: time } = one;
+        format!("no pod: {}", harm(&path.0, *time))
+    }));
     (told, other_order(ranking).into_iter().collect())
 }
 
-/// A cgroup that is no candidate, and the harm that it does.
+/// Which party does how much harm.
 #[must_use]
-pub fn outsider(Outsider { path, harm }: &Outsider) -> String {
-    format!("{path}: others wait for it {} ms in each second", harm.0 / 1_000_000)
+pub fn harm(name: &str, harm: Nanos) -> String {
+    let name = if name == CgroupPath::root().0.as_ref() { "the root cgroup" } else { name };
+    format!("{name}: others wait for it {} ms in each second", harm.0 / 1_000_000)
 }
 
 /// What was lost and who took it: `shop/web took 1.9Gi of the 2.1Gi that were lost in 30s`.

@@ -272,7 +272,8 @@ pub fn held(hold: &Hold, now: Nanos) -> String {
         Hold::BelowHarmBudget => "no candidate makes others wait for long enough".into(),
         Hold::HarmedByOther { by } => {
             format!(
-                "no candidate makes others wait for long enough: {by} does, and is no candidate"
+                "others wait most for {by}, which may not be chosen: it is no candidate, uses no more \
+                 than it requests, or little of a disk"
             )
         }
         Hold::HarmUnknown => {

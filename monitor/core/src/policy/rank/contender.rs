@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::need::{Promised, REAL_PART};
 use super::purpose::Purpose;
 use crate::model::cgroup::Preference;
-use crate::model::decision::SparedReason;
+use crate::model::decision::{SparedReason, full_name};
 use crate::model::pod::QosClass;
 use crate::model::quantity::Quantity;
 use crate::model::settings;
@@ -104,6 +104,12 @@ impl Contender {
             preference: None,
             spared: spared(pod, rules),
         }
+    }
+
+    /// As [`full_name`] has it.
+    #[must_use]
+    pub fn full_name(&self) -> String {
+        full_name(&self.namespace, &self.name, 0)
     }
 
     /// A real part of what it took. What was swapped out since is no memory that its end gives back.

@@ -11,7 +11,7 @@ mod taken;
 
 use std::borrow::{Borrow, Cow};
 use std::cell::LazyCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -105,7 +105,7 @@ impl HarmStanding {
         let tree = Tree::new(snapshot, workloads);
         let there = LazyCell::new(|| tree.there());
         let interval = snapshot.interval;
-        self.cpu.add(waits.then(|| tree.run_queue()), &there, interval);
+        self.cpu.add(waits.then(|| tree.run_queue(sample)), &there, interval);
         let share = memory.then(|| Share::of_memory(&tree, parties, before).doings());
         self.memory.add(share, &there, interval);
         let share = waits.then(|| Share::of_io(&tree, parties, before));
@@ -323,17 +323,31 @@ impl<'a> Tree<'a> {
 
     /// Waits for a CPU. The idle task is no aggressor: that time is the latency of a wake-up. Nor is who
     /// ran by right, while the one that waited had more than its part. Time throttled by its own quota is
-    /// harm that a pod does to itself.
-    fn run_queue(&self) -> Doings<'a> {
+    /// harm that a pod does to itself, and so is what a party waits that isobar squeezed.
+    fn run_queue(&self, sample: &Sample) -> Doings<'a> {
         let snapshot = self.snapshot;
+        let squeezed = sample.squeezes().map(|entry| &entry.action).filter(|action| {
+            let resource = action.reason.threshold.resource();
+            action.is_enforced && matches!(resource, Resource::Cpu | Resource::Io)
+        });
+        let squeezed: BTreeSet<&str> =
+            squeezed.flat_map(|action| action.target.uids()).map(String::as_str).collect();
+        let is_squeezed = |party: &Party<'_>| match party {
+            Party::Pod(uid) => squeezed.contains(&**uid),
+            Party::Outside(path) => squeezed.contains(&*path.0),
+        };
         // By cgroup first: there are many more pairs than aggressors.
         let (mut aggressors, mut entitled) = (BTreeMap::new(), Entitled::new(snapshot));
         let pairs = snapshot.aggressions.iter().filter(|pair| pair.aggressor != CgroupId(0));
         for Blame { victim, victim_path, aggressor, aggressor_path, time, .. } in pairs {
             let by = || (self.of(*aggressor, aggressor_path.as_ref()), Entry::default());
             let (by, Entry { harm, late, .. }) = aggressors.entry(*aggressor).or_insert_with(by);
-            if self.of(*victim, victim_path.as_ref()) == *by {
+            let of_victim = self.of(*victim, victim_path.as_ref());
+            if of_victim == *by {
                 harm.own = harm.own.plus(*time);
+                continue;
+            }
+            if of_victim.as_ref().is_some_and(is_squeezed) {
                 continue;
             }
             let chosen = entitled.siblings(*victim, *aggressor);

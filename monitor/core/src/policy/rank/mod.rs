@@ -39,7 +39,7 @@ use crate::model::sample::Sample;
 use crate::model::settings::{self, Settings};
 use crate::model::snapshot::{Scope, Snapshot};
 use crate::model::threshold::Resource;
-use crate::model::units::Bytes;
+use crate::model::units::{Bytes, Nanos};
 use crate::policy::takers::{Counts, Lost, TakerStanding};
 use harm::{HarmByParty, HarmStanding};
 use protected::Protected;
@@ -292,6 +292,14 @@ impl<'a> Field<'a> {
     #[must_use]
     pub fn largest_taker(&self) -> Option<&'a Taker> {
         self.loss?.takers.first()
+    }
+
+    /// The contender that makes others wait most, whether it may be chosen or not, and for how long.
+    #[must_use]
+    pub fn most_harmful(&self) -> Option<(&'a Contender, Nanos)> {
+        let all = self.open.iter().chain(self.spared.iter().map(|(contender, _)| contender));
+        let harm = |one: &&'a Contender| Some((*one, one.harm?.others));
+        all.filter_map(harm).max_by_key(|(_, harm)| *harm)
     }
 
     /// Whether this contender requests so much of what it took that the rest is no cause.

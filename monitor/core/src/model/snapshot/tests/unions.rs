@@ -251,6 +251,26 @@ fn union_averages_over_a_pause() {
     assert!(after_long.total > busy.total, "totals go on");
 }
 
+/// A machine that slept for ten minutes was not calm for them.
+#[test]
+fn union_averages_over_a_sleep() {
+    let mut averages = Averages::new(2);
+    let busy = run(&mut averages, 0..60, 100, 0);
+    let at = |second: u64, awake: u64| {
+        let mut sample = sample(ms(second * 1_000));
+        kernel(&mut sample).clock = ms(awake * 1_000);
+        kernel(&mut sample).cpus = cpus([[awake * 1_000; 2], [0, 0]]);
+        sample
+    };
+    for (then, now) in [((60, 60), (661, 61)), ((661, 61), (662, 62))] {
+        let [then, now] = [then, now].map(|(second, awake)| at(second, awake));
+        let union = Snapshot::between(Some(&then), &now, &mut averages).whole.contention.unwrap();
+        assert_eq!(union.avg60, Percent::FULL, "{union:?}");
+        assert!(union.seen.is_some_and(|seen| seen <= ms(2_000)), "{union:?}");
+        assert!(union.total > busy.total, "totals go on");
+    }
+}
+
 #[test]
 fn union_clock_that_gains() {
     let mut averages = Averages::new(2);

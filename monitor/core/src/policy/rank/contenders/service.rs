@@ -13,6 +13,9 @@ use crate::model::threshold::Resource;
 use crate::policy::rank::contender::Contender;
 use crate::policy::rank::harm::HarmByParty;
 
+/// The kernel's own `cpu.weight`.
+const DEFAULT_WEIGHT: u64 = 100;
+
 /// A service is identified by its path and named by the path's last part.
 pub(super) fn contender(
     scope: &Scope,
@@ -56,7 +59,9 @@ fn request(files: &Cgroup, rule: &WorkloadRule, resource: Resource) -> Option<Qu
             Limit::Max => files.memory.current.map(|bytes| Quantity::bytes(bytes.0)),
         },
         _ => {
-            let shares = shares_of_weight(files.cpu.weight?);
+            // Every cgroup has this one that was given none.
+            let given = files.cpu.weight.filter(|weight| *weight != DEFAULT_WEIGHT)?;
+            let shares = shares_of_weight(given);
             Some(Quantity::milli(shares.saturating_mul(1_000) / 1_024))
         }
     };
@@ -104,7 +109,8 @@ mod tests {
             (Burstable,  &[],                      None,               None,      Resource::Memory,  None),
             (BestEffort, &[],                      None,               None,      Resource::Memory,  Some("0")),
             (Burstable,  &[("cpu", "500m")],       None,               Some(100), Resource::Cpu,     Some("500m")),
-            (Burstable,  &[],                      None,               Some(100), Resource::Cpu,     Some("2536m")),
+            (Burstable,  &[],                      None,               Some(200), Resource::Cpu,     Some("5096m")),
+            (Burstable,  &[],                      None,               Some(100), Resource::Cpu,     None), // none was given
             (Burstable,  &[],                      None,               None,      Resource::Cpu,     None),
             (Burstable,  &[("cpu", "500m")],       None,               None,      Resource::Pids,    None),
             (Burstable,  &[("cpu", "500m")],       None,               None,      Resource::Storage, None),

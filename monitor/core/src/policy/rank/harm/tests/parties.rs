@@ -1,7 +1,10 @@
 //! Who counts as one party, who waits by right, and what counts of a disk.
 
 use super::*;
+use crate::model::condition::ScopeName;
+use crate::model::decision::{Action, InForce, Met, Phase, StepKind, Trigger, made};
 use crate::model::snapshot::IoRate;
+use crate::model::threshold::{PressureSignal, PressureThreshold};
 
 /// A pod reads one large file, another one many small pieces.
 #[test]
@@ -75,6 +78,33 @@ fn who_fills_a_disk_has_the_largest_part_of_waiting() {
     let parts = ["a", "b"].map(|uid| node.standing.io.pods[uid].part().0 / MS);
     assert_eq!(parts, [855, 45]);
     assert_eq!(node.standing.io.largest_part().0 / MS, 855);
+}
+
+/// What a pod waits for a CPU because isobar has squeezed it is no harm that others do.
+#[test]
+fn waits_of_a_squeezed_pod_are_no_harm_of_others() {
+    #[rustfmt::skip]
+    let table = [
+        // the step for CPU time on A, is it enforced; B's harm to others, of which 40 ms are to a daemon
+        (Phase::Squeezed, true,  40),
+        (Phase::Squeezed, false, 940), // as it would be
+        (Phase::Marked,   true,  940),
+    ];
+    for (phase, is_enforced, want) in table {
+        let mut node = Node::new();
+        node.blame(IN_A, POD_B, 900);
+        node.blame(DAEMON, POD_B, 40);
+        let on = PressureSignal::Cpu(Percent(50_00));
+        let (scope, grace) = (ScopeName::Kubepods, Nanos(0));
+        let threshold = Trigger::Pressure(PressureThreshold { scope, on, grace });
+        let reason = Met { threshold, since: Nanos(0), is_due: true, measured: 0, missing: None };
+        let target = Target { uid: "a".into(), ..Target::default() };
+        let action = made::action(StepKind::Squeeze, reason);
+        let action = Action { is_enforced, target, ..action };
+        node.sample.in_force = vec![InForce { action, since: Nanos(0), held: None, phase }];
+        node.update();
+        assert_eq!(node.harm(Resource::Cpu, "b").0, want, "{phase:?} {is_enforced}");
+    }
 }
 
 /// Whose IO the kernel does not count, and the kernel itself, have what no party has: a shell in a slice without
