@@ -30,8 +30,8 @@ use isobar_core::room;
 /// Words beside those that decisions depend on: fields of structs that are written as maps, kinds of
 /// owners, systemd's slices, the kubelet's directory, and limits of cgroups. They tell of no node.
 #[rustfmt::skip]
-const WORDS: [&str; 26] = [
-    "others", "own", "taken", "late", "limited", "ReplicaSet", "DaemonSet", "StatefulSet", "Job",
+const WORDS: [&str; 28] = [
+    "others", "own", "taken", "late", "limited", "short", "cost", "ReplicaSet", "DaemonSet", "StatefulSet", "Job",
     "ReplicationController", "Node", "system-cluster-critical", "system", "user", "machine",
     "kubelet", "/var/lib/kubelet",
     "memory.min", "memory.high", "memory.max", "memory.swap.max", "cpu.weight", "cpu.max",

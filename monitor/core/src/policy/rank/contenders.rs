@@ -50,7 +50,7 @@ pub(super) fn of_node(
         let pod = told.get(uid).copied();
         let class = pod.and_then(|pod| pod.qos_class).unwrap_or(uses.class);
         let entry = by_party.map(|by_party| by_party.pods.get(uid).copied().unwrap_or_default());
-        let (harm, part) = (entry.map(|entry| entry.harm), part(entry, resource));
+        let (harm, part) = (entry.map(|entry| entry.harm_of(resource)), part(entry, resource));
         let known = pod.map(|pod| Contender::of(pod, class, &settings.ranking));
         let contender = known.unwrap_or_else(|| Contender::unknown(uid, class));
         let spared = contender.spared.or_else(|| protected_pods.get(uid).copied());
@@ -118,10 +118,11 @@ pub(super) fn outsiders(
     purpose: Purpose,
     contenders: &[Contender],
 ) -> Vec<Outsider> {
-    let Some(by_party) = standing.measured(purpose.resource()) else { return Vec::new() };
+    let resource = purpose.resource();
+    let Some(by_party) = standing.measured(resource) else { return Vec::new() };
     let ranked = contenders.iter().map(|contender| contender.uid.as_str());
     let ranked: BTreeSet<&str> = ranked.filter(|uid| uid.starts_with('/')).collect();
-    by_party.outsiders(N_OUTSIDERS, |path| !ranked.contains(&*path.0))
+    by_party.outsiders(N_OUTSIDERS, resource, |path| !ranked.contains(&*path.0))
 }
 
 /// Its part of all waiting for disks.

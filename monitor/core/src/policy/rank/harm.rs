@@ -152,11 +152,17 @@ impl HarmByParty {
     /// The `n` worst aggressors outside pods among those that `counts` picks; at least a
     /// millisecond per second.
     #[must_use]
-    pub fn outsiders(&self, n: usize, counts: impl Fn(&CgroupPath) -> bool) -> Vec<Outsider> {
+    pub fn outsiders(
+        &self,
+        n: usize,
+        resource: Resource,
+        counts: impl Fn(&CgroupPath) -> bool,
+    ) -> Vec<Outsider> {
         let outside = self.outside.iter().filter(|(path, _)| counts(path));
-        let harmful = outside.filter(|(_, entry)| entry.harm.millis() > 0);
+        let outside = outside.map(|(path, entry)| (path, entry.harm_of(resource)));
+        let harmful = outside.filter(|(_, harm)| harm.millis() > 0);
         let mut all: Vec<Outsider> = harmful
-            .map(|(path, entry)| Outsider { path: path.clone(), harm: entry.harm.others })
+            .map(|(path, harm)| Outsider { path: path.clone(), harm: harm.others })
             .collect();
         // A stable sort: equal ones stay in order of their paths.
         all.sort_by_key(|outsider| std::cmp::Reverse(outsider.harm));

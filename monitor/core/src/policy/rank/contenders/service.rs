@@ -41,7 +41,7 @@ pub(super) fn contender(
             Resource::Io => entry.map(|entry| Quantity::bytes(entry.taken)),
             Resource::Storage | Resource::Inodes => None,
         },
-        harm: entry.map(|entry| entry.harm),
+        harm: entry.map(|entry| entry.harm_of(resource)),
         part: part(entry, resource),
         ..Contender::unknown(&scope.path.0, rule.qos_class)
     }

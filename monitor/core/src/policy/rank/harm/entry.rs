@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::quantity::Quantity;
+use crate::model::threshold::Resource;
 use crate::model::units::Nanos;
 use crate::policy::rank::contender::Harm;
 
@@ -70,6 +71,15 @@ impl Entry {
             limited: time(self.limited, now.limited),
             short: time(self.short, now.short),
         }
+    }
+
+    /// Harm that goes on. Of a disk that of the last seconds at most: whom it held up may have ended.
+    pub(in crate::policy::rank) fn harm_of(self, resource: Resource) -> Harm {
+        let others = match resource {
+            Resource::Io => self.harm.others.min(self.late),
+            _ => self.harm.others,
+        };
+        Harm { others, ..self.harm }
     }
 
     /// Its part of all waiting, its own included, but for that at limits of its own.

@@ -29,6 +29,8 @@ struct Part {
     taken: u64,
     /// What disks did for it: many small requests keep one as busy as few large ones.
     cost: u64,
+    /// The same as an average, which is remembered.
+    average: u64,
     /// Wall time for memory, task time for IO.
     waited: Nanos,
     /// At its own limits, which no other party causes; no part of `waited`.
@@ -119,7 +121,8 @@ impl<'a> Share<'a> {
             let Part { waited, limited, short, .. } = waits(*id, scope);
             let [taken, cost] = grown;
             // Most have done nothing.
-            if (Part { taken, cost, waited, limited, short }) == Part::default() {
+            if (Part { taken, cost, waited, limited, short, ..Part::default() }) == Part::default()
+            {
                 continue;
             }
             let part = share.0.entry(party.clone()).or_default();
@@ -143,10 +146,11 @@ impl<'a> Share<'a> {
         for (party, part) in &mut self.0 {
             let cost = costs.remove(party).unwrap_or_default();
             part.cost = earlier.average(cost, part.cost, interval);
+            part.average = part.cost;
         }
         for (party, cost) in costs {
             let cost = earlier.average(cost, 0, interval);
-            self.0.insert(party, Part { cost, ..Part::default() });
+            self.0.insert(party, Part { cost, average: cost, ..Part::default() });
         }
         self
     }
@@ -168,7 +172,7 @@ impl<'a> Share<'a> {
                 harm,
                 late: harm.others,
                 taken: part.taken,
-                cost: part.cost,
+                cost: part.average,
                 limited: part.limited,
                 short: part.short,
             };

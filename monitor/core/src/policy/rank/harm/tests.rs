@@ -137,7 +137,7 @@ fn harm_of_run_queue_waits() {
     for (who, others, own) in table {
         assert_eq!(node.harm(Resource::Cpu, who), (others, own), "{who}");
     }
-    let told = node.standing.cpu.outsiders(3, |_| true);
+    let told = node.standing.cpu.outsiders(3, Resource::Cpu, |_| true);
     let want = Outsider { path: CgroupPath(DAEMON.into()), harm: Nanos(40 * MS) };
     assert_eq!(told, [want]);
 }

@@ -148,6 +148,20 @@ fn a_wait_that_ends_is_shared_out_by_what_disks_did_before() {
     assert_eq!(late, [5_275, 58], "a third of what is counted in this second");
 }
 
+/// Ten seconds after the pod has ended that a reader held up, the reader harms none.
+#[test]
+fn harm_of_a_disk_goes_on_no_longer_than_others_wait() {
+    let mut node = Node::new();
+    node.read(POD_A, 10, 0, 1_000);
+    node.read(POD_B, 60, 0, 6_000);
+    node.update();
+    node.read(POD_B, 0, 0, 0);
+    (0..10).for_each(|_| node.update());
+    let entry = node.standing.io.pods["a"];
+    let harm = [entry.harm, entry.harm_of(Resource::Io)].map(|harm| harm.others.0 / MS);
+    assert_eq!(harm, [330, 14]);
+}
+
 /// Where the kernel counts no IO of any cgroup, no party is said to do no harm.
 #[test]
 fn harm_without_io_statistics_is_unknown() {
@@ -203,6 +217,6 @@ fn service_with_many_cgroups_is_one_party() {
     }
     node.blame(POD_B, POD_A, 60);
     node.update();
-    let told = node.standing.cpu.outsiders(3, |_| true);
+    let told = node.standing.cpu.outsiders(3, Resource::Cpu, |_| true);
     assert_eq!(told, [Outsider { path: CgroupPath(DAEMON.into()), harm: Nanos(800 * MS) }]);
 }
