@@ -103,7 +103,7 @@ fn lacking(file: &str) -> &'static str {
         "memory.reclaim" => "the memory controller is off, or Linux is older than 5.19",
         "memory.high" | "memory.current" => "the memory controller is off here",
         "cpu.weight" => "the cpu controller is off here",
-        "io.weight" => {
+        "io.weight" | "io.bfq.weight" => {
             "the io controller is off here, or the scheduler of its disk knows no weight"
         }
         "cgroup.kill" => "Linux is older than 5.14, or the cgroup is threaded",

@@ -43,7 +43,7 @@ pub enum LedgerError {
     /// Another version's file. What it remembers must not be lost.
     #[error(
         "cannot understand {path}; move it away, and see whether memory.high, cpu.weight, \
-         io.weight and memory.oom.group of the cgroups that it names, and oom_score_adj of their \
+         io.weight, io.bfq.weight and memory.oom.group of the cgroups that it names, and oom_score_adj of their \
          processes, stand as they should"
     )]
     Text { path: PathBuf, source: serde_json::Error },

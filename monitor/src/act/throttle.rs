@@ -44,8 +44,10 @@ pub(super) fn squeeze(
         match write_limit(group, file, action, ledger) {
             // Few IO schedulers know weights; the weight of the CPU slows disk use as well.
             Err(ActError::Lacking { file: "io.weight" | "io.bfq.weight", .. }) => {}
-            // It is the least already: a BestEffort pod's weight of the CPU is.
-            Err(error @ ActError::Other(_)) => impossible = Some(error),
+            // It is the least already, as a BestEffort pod's weight of the CPU is, or not there.
+            Err(error @ (ActError::Other(_) | ActError::Lacking { .. })) => {
+                impossible = Some(error);
+            }
             written => done.push(written?),
         }
     }

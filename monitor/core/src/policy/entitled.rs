@@ -93,6 +93,10 @@ fn compared(
     let (mut left, mut compared) = (u128::from(all), BTreeMap::<_, Used>::new());
     loop {
         let among: u128 = open.iter().map(|(.., weight)| u128::from(*weight)).sum();
+        if among == 0 && !compared.is_empty() {
+            // Those alone are left that are to run where no other one does, and nothing is theirs.
+            return Some(compared);
+        }
         let part = |weight: u64| (left * u128::from(weight)).checked_div(among);
         for (id, used, _, weight) in &open {
             let is_above_left = u128::from(*used) > part(*weight)?;
@@ -188,6 +192,7 @@ mod tests {
             ([(100, 600, 0),   (100, 3_300, 100), (0, 100, 4_000)],   true), // cpu.idle
             ([(100, 600, 0),   (100, 3_300, 100), (0, 0, 4_000)],     true),
             ([(0, 600, 0),     (0, 3_300, 100),   (0, 100, 4_000)],   false),
+            ([(0, 2_400, 0),   (100, 1_000, 0),   (10, 600, 100)],    true),
         ];
         for (pods, want) in table {
             let scope = |(weight, used, waited): (u64, u64, u64)| {

@@ -100,6 +100,7 @@ fn heading(key: Key) -> &'static str {
         Key::Usage => "USAGE",
         Key::Qos => "QOS",
         Key::Harm => "HARM-MS/S",
+        Key::DiskShare => "OF-DISK-WAITS-MS/S",
         Key::Taker => "TAKER",
         Key::HoldsPromised => "HOLDS-PROMISED",
         Key::Lasting => "LASTING",

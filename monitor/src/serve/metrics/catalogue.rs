@@ -183,7 +183,7 @@ catalogue! {
     OOM_KILLS_FORESEEN = Metric::counter("isobar_oom_kills_foreseen_total", &[],
         "OOM kills by the kernel with limit node or kubepods, after isobar saw that memory is short or running out.");
     FORECASTS = Metric::counter("isobar_forecasts_total", &["result"],
-        "Forecasts that memory runs out, by what became of them: cameTrue, averted (isobar took a step) or unfounded.");
+        "Forecasts that memory runs out, by what became of them: cameTrue, averted (a step of isobar was done) or unfounded.");
     LIMIT_CONFIGURED_BYTES = Metric::gauge("isobar_limit_configured_bytes", &["cgroup", "file"],
         "The value that a limit of the node should have, by the configuration.");
     LIMIT_LIVE_BYTES = Metric::gauge("isobar_limit_live_bytes", &["cgroup", "file"],

@@ -281,7 +281,7 @@ pub enum Hold {
         /// Which one that is.
         by: String,
     },
-    /// Who harms others was measured before and is not for the moment.
+    /// Who harms others is not measured: for the moment, or of a disk because no `io.stat` is read.
     HarmUnknown,
     /// Every step was tried on every candidate.
     NothingHelps,

@@ -24,16 +24,21 @@ pub(super) fn sentences(decision: &Decision) -> (Vec<String>, Vec<String>) {
     told.extend(more(ranking.n_spared, ranking.spared.len(), "pods that are never chosen"));
     told.extend(ranking.outsiders.iter().map(|one| {
         let Outsider { path, harm: time } = one;
-        format!("no pod: {}", harm(&path.0, *time))
+        format!("no pod: {}", harm(place(path), *time))
     }));
     (told, other_order(ranking).into_iter().collect())
 }
 
-/// Which party does how much harm.
+/// How a cgroup outside pods is called.
 #[must_use]
-pub fn harm(name: &str, harm: Nanos) -> String {
-    let name = if name == CgroupPath::root().0.as_ref() { "the root cgroup" } else { name };
-    format!("{name}: others wait for it {} ms in each second", harm.0 / 1_000_000)
+pub fn place(path: &CgroupPath) -> &str {
+    if path.is_root() { "the root cgroup" } else { &path.0 }
+}
+
+/// Which party makes others wait, and how long.
+#[must_use]
+pub fn harm(name: &str, time: Nanos) -> String {
+    format!("{name}: others wait for it {} ms in each second", time.0 / 1_000_000)
 }
 
 /// What was lost and who took it: `shop/web took 1.9Gi of the 2.1Gi that were lost in 30s`.
@@ -124,6 +129,7 @@ fn word(key: Key) -> &'static str {
         Key::Taken => "taken",
         Key::FreesEnough => "frees enough",
         Key::Harm => "harm to others",
+        Key::DiskShare => "its part of waits for disks",
         Key::Processes => "processes",
         Key::Started => "start",
         Key::Uid => "uid",

@@ -277,7 +277,9 @@ pub fn held(hold: &Hold, now: Nanos) -> String {
             )
         }
         Hold::HarmUnknown => {
-            "which candidate makes others wait is not measured at the moment".into()
+            "which candidate makes others wait is not measured, for the moment or, of a disk, because no \
+             cgroup has an io controller"
+                .into()
         }
         Hold::NothingHelps => {
             "no step is left for any candidate: each was tried, or is not possible".into()

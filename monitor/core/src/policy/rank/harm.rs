@@ -7,11 +7,12 @@
 //! the interval: memory charged, bytes and requests of disks.
 
 mod entry;
+mod squeezed;
 mod taken;
 
 use std::borrow::{Borrow, Cow};
 use std::cell::LazyCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +30,7 @@ use crate::policy::scope;
 use crate::policy::workload::{Parties, Workloads, above};
 
 pub use entry::Entry;
+use squeezed::Squeezed;
 use taken::Share;
 
 /// Time constant of the average: after ten seconds about 40 % of an old value is left.
@@ -51,7 +53,7 @@ pub struct HarmStanding {
 pub struct HarmByParty {
     /// Without a measurement nothing is known: an absent entry is not 0.
     pub is_measured: bool,
-    /// Measured before, but not now.
+    /// Not measured now: it was before, or of no party it is known what it took.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_paused: bool,
     /// By pod uid. A missing pod causes none.
@@ -104,14 +106,16 @@ impl HarmStanding {
         let memory = covered(|covers| covers.memory);
         let tree = Tree::new(snapshot, workloads);
         let there = LazyCell::new(|| tree.there());
+        let squeezed = Squeezed::of(sample);
         let interval = snapshot.interval;
-        self.cpu.add(waits.then(|| tree.run_queue(sample)), &there, interval);
+        self.cpu.add(waits.then(|| tree.run_queue(&squeezed)), &there, interval);
         let share = memory.then(|| Share::of_memory(&tree, parties, before).doings());
         self.memory.add(share, &there, interval);
-        let share = waits.then(|| Share::of_io(&tree, parties, before));
+        let share = waits.then(|| Share::of_io(&tree, parties, before, &squeezed));
         // Where no disk use is known, it was not measured either, and it is not said that there is none.
         let is_unknown = share.as_ref().is_some_and(Option::is_none);
-        let share = share.flatten().map(|share| share.averaged(&self.io, interval).doings());
+        let share = share.flatten();
+        let share = share.map(|share| share.averaged(&self.io, &there, interval).doings());
         self.io.add(share, &there, interval);
         self.io.is_paused |= is_unknown;
     }
@@ -122,7 +126,8 @@ impl HarmStanding {
         self.of(resource).filter(|harm| harm.is_measured)
     }
 
-    /// True if harm for want of `resource` was measured before, but is not now.
+    /// True if harm for want of `resource` was measured before, but is not now, or if of no party it is
+    /// known what it took.
     #[must_use]
     pub fn is_paused(&self, resource: Resource) -> bool {
         self.of(resource).is_some_and(|harm| harm.is_paused)
@@ -211,10 +216,8 @@ impl HarmByParty {
         let memory = self.memory();
         self.is_measured = true;
         let blend = |entry: Entry, now| entry.blend(now, interval, memory);
-        let has_pod = |uid: &str| there.pods.binary_search(&uid).is_ok();
-        let has_outside = |path: &CgroupPath| there.outside.binary_search(&path).is_ok();
-        blend_all(&mut self.pods, pods, has_pod, blend);
-        blend_all(&mut self.outside, outside, |path| path.is_root() || has_outside(path), blend);
+        blend_all(&mut self.pods, pods, |uid| there.has_pod(uid), blend);
+        blend_all(&mut self.outside, outside, |path| there.has_outside(path), blend);
     }
 }
 
@@ -254,6 +257,16 @@ pub(super) struct Tree<'a> {
 struct There<'a> {
     pods: Vec<&'a str>,
     outside: Vec<&'a CgroupPath>,
+}
+
+impl There<'_> {
+    fn has_pod(&self, uid: &str) -> bool {
+        self.pods.binary_search(&uid).is_ok()
+    }
+
+    fn has_outside(&self, path: &CgroupPath) -> bool {
+        path.is_root() || self.outside.binary_search(&path).is_ok()
+    }
 }
 
 impl<'a> Tree<'a> {
@@ -330,18 +343,8 @@ impl<'a> Tree<'a> {
     /// Waits for a CPU. The idle task is no aggressor: that time is the latency of a wake-up. Nor is who
     /// ran by right, while the one that waited had more than its part. Time throttled by its own quota is
     /// harm that a pod does to itself, and so is what a party waits that isobar squeezed.
-    fn run_queue(&self, sample: &Sample) -> Doings<'a> {
+    fn run_queue(&self, squeezed: &Squeezed<'_>) -> Doings<'a> {
         let snapshot = self.snapshot;
-        let squeezed = sample.squeezes().map(|entry| &entry.action).filter(|action| {
-            let resource = action.reason.threshold.resource();
-            action.is_enforced && matches!(resource, Resource::Cpu | Resource::Io)
-        });
-        let squeezed: BTreeSet<&str> =
-            squeezed.flat_map(|action| action.target.uids()).map(String::as_str).collect();
-        let is_squeezed = |party: &Party<'_>| match party {
-            Party::Pod(uid) => squeezed.contains(&**uid),
-            Party::Outside(path) => squeezed.contains(&*path.0),
-        };
         // By cgroup first: there are many more pairs than aggressors.
         let (mut aggressors, mut entitled) = (BTreeMap::new(), Entitled::new(snapshot));
         let pairs = snapshot.aggressions.iter().filter(|pair| pair.aggressor != CgroupId(0));
@@ -353,7 +356,7 @@ impl<'a> Tree<'a> {
                 harm.own = harm.own.plus(*time);
                 continue;
             }
-            if of_victim.as_ref().is_some_and(is_squeezed) {
+            if of_victim.is_some_and(|party| squeezed.has(&party)) {
                 continue;
             }
             let chosen = entitled.siblings(*victim, *aggressor);

@@ -88,7 +88,9 @@ impl Scale {
             let lacks = u64::from(self.must_free() && !frees_enough);
             let taken = u64::MAX - by.figure(contender);
             let lasting = contender.lasting.filter(|_| self.some_lasting);
-            let figure = lasting.map_or(taken, |lasting| u64::MAX - lasting);
+            // Of two parties that wait for each other's requests each harms the other equally.
+            let disk = contender.part.filter(|_| matches!(by, By::Harm { .. })).map(|part| part.0);
+            let figure = lasting.or(disk).map_or(taken, |figure| u64::MAX - figure);
             let merit = Merit { started: contender.youngest_first(), ..merit };
             return match is_taker {
                 true if matches!(by, By::Uses(_)) => Merit { rank: place(lacks), ..merit },
@@ -169,6 +171,7 @@ impl Scale {
         let lasting = self.some_lasting.then(|| (Key::Lasting, self.amount(contender.lasting)));
         let taken = Some((Key::Taken, self.amount(contender.taken)));
         let harm = Some((Key::Harm, number(contender.harm.map(Harm::millis))));
+        let disk = contender.part.map(|part| (Key::DiskShare, number(Some(part.0 / 1_000_000))));
         let qos = Some((Key::Qos, KeyValue::Class(contender.class)));
         let all = match (self.cause, self.order) {
             (Some(by), _) => {
@@ -180,7 +183,7 @@ impl Scale {
                     By::Harm { .. } if !self.is_taker(contender) => [exceeds, priority, harm, None],
                     _ if !self.is_taker(contender) => [exceeds, priority, None, None],
                     By::Taken(_) => [lasting, taken, qos, priority],
-                    By::Harm { .. } => [harm, qos, priority, None],
+                    By::Harm { .. } => [disk, harm, qos, priority],
                     By::Holds(_) => [qos, priority, None, None],
                     By::Uses(_) => [exceeds, priority, None, None],
                 };

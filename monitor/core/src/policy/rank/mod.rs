@@ -294,10 +294,11 @@ impl<'a> Field<'a> {
         self.loss?.takers.first()
     }
 
-    /// The contender that makes others wait most, whether it may be chosen or not, and for how long.
+    /// The contender that makes others wait most of those that are no cause, and for how long.
     #[must_use]
     pub fn most_harmful(&self) -> Option<(&'a Contender, Nanos)> {
         let all = self.open.iter().chain(self.spared.iter().map(|(contender, _)| contender));
+        let all = all.filter(|one| self.is_of_causes() && !self.scale.is_taker(one));
         let harm = |one: &&'a Contender| Some((*one, one.harm?.others));
         all.filter_map(harm).max_by_key(|(_, harm)| *harm)
     }

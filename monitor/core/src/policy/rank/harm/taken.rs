@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Doings, Entry, HarmByParty, Party, Tree};
+use super::{Doings, Entry, HarmByParty, Party, Squeezed, There, Tree};
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, IoStat};
 use crate::model::sample::Sample;
 use crate::model::snapshot::{Along, Scope};
@@ -58,20 +58,26 @@ impl<'a> Share<'a> {
 
     /// Disks: bytes read and written, and task time in IO wait. What is in no party is the root's: kernel
     /// threads', and that of cgroups whose IO the kernel does not count. `None` where it counts none.
-    pub(super) fn of_io(tree: &Tree<'a>, parties: &Parties<'_>, before: &Sample) -> Option<Self> {
+    pub(super) fn of_io(
+        tree: &Tree<'a>,
+        parties: &Parties<'_>,
+        before: &Sample,
+        squeezed: &Squeezed<'_>,
+    ) -> Option<Self> {
         let scopes = &tree.snapshot.scopes;
         scopes.values().find_map(|scope| scope.files.as_ref()?.io)?;
         let waited = |scope: &Scope| scope.io_wait.map(|wait| wait.now).unwrap_or_default();
         let some_limited = scopes.values().any(|scope| scope.is_at_io_limit);
-        let is_limited_above = |id: CgroupId| {
+        let is_held_up = |id: CgroupId| {
             let mut above = above(id, tree.snapshot);
-            some_limited && above.any(|id| scopes.get(&id).is_some_and(|one| one.is_at_io_limit))
+            let is_squeezed = || tree.parties.get(&id).is_some_and(|party| squeezed.has(party));
+            let is_limited = |id| scopes.get(&id).is_some_and(|one| one.is_at_io_limit);
+            some_limited && above.any(is_limited) || is_squeezed()
         };
-        let mut share =
-            Self::of(tree, parties, before, moved, |id, scope| match is_limited_above(id) {
-                true => Part { limited: waited(scope), ..Part::default() },
-                false => Part { waited: waited(scope), ..Part::default() },
-            });
+        let mut share = Self::of(tree, parties, before, moved, |id, scope| match is_held_up(id) {
+            true => Part { limited: waited(scope), ..Part::default() },
+            false => Part { waited: waited(scope), ..Part::default() },
+        });
         for (id, scope) in scopes.iter().filter(|(_, scope)| scope.is_at_io_limit) {
             let Some(party) = tree.parties.get(id) else { continue };
             let mut above =
@@ -87,19 +93,20 @@ impl<'a> Share<'a> {
         Some(share)
     }
 
-    /// What the node did and no party, and that of a party that cannot have done so much: a cgroup that
-    /// slept is read at its next turn, and what it did meanwhile seems to be of one tick.
+    /// What the node did and no party is the root's. No party did more than the node: a cgroup that slept is
+    /// read at its next turn, and what it did meanwhile seems to be of one tick.
     fn add_rest(&mut self, tree: &Tree<'_>) {
         let Some(whole) = tree.snapshot.whole.io else { return };
         let of_interval = |rate: u64| scale(rate, tree.snapshot.interval.0, Nanos::SECOND.0);
         let taken = of_interval(whole.bytes().0);
         let all = cost(taken, of_interval(whole.operations()));
-        for part in self.0.values_mut().filter(|part| part.cost / 2 > all) {
-            (part.taken, part.cost) = (0, 0);
+        for part in self.0.values_mut().filter(|part| part.taken > taken) {
+            part.cost = scale(part.cost, taken, part.taken);
+            part.taken = taken;
         }
         let sum = |of: fn(&Part) -> u64| self.0.values().map(of).fold(0, u64::saturating_add);
         let (others_taken, others_cost) = (sum(|part| part.taken), sum(|part| part.cost));
-        let root = self.0.entry(Party::Outside(Cow::Owned(CgroupPath::root()))).or_default();
+        let root = self.0.entry(root()).or_default();
         root.taken = root.taken.saturating_add(taken.saturating_sub(others_taken));
         root.cost = root.cost.saturating_add(all.saturating_sub(others_cost));
     }
@@ -135,22 +142,44 @@ impl<'a> Share<'a> {
     }
 
     /// Puts averages in place of what disks did in the interval: most of a wait that ends now was for what
-    /// they did before. For parties that were there.
-    pub(super) fn averaged(mut self, earlier: &HarmByParty, interval: Nanos) -> Self {
-        let pods = earlier.pods.iter();
-        let pods = pods.map(|(uid, entry)| (Party::Pod(Cow::Owned(uid.clone())), entry.cost));
-        let outside = earlier.outside.iter();
-        let outside =
-            outside.map(|(path, entry)| (Party::Outside(Cow::Owned(path.clone())), entry.cost));
-        let mut costs: BTreeMap<Party<'_>, u64> = pods.chain(outside).collect();
+    /// they did before. That of parties that are gone is the root's.
+    pub(super) fn averaged(
+        mut self,
+        earlier: &HarmByParty,
+        there: &There<'_>,
+        interval: Nanos,
+    ) -> Self {
         for (party, part) in &mut self.0 {
-            let cost = costs.remove(party).unwrap_or_default();
+            let entry = match party {
+                Party::Pod(uid) => earlier.pods.get(&**uid),
+                Party::Outside(path) => earlier.outside.get(&**path),
+            };
+            let cost = entry.map_or(0, |entry| entry.cost);
             part.cost = earlier.average(cost, part.cost, interval);
-            part.average = part.cost;
         }
-        for (party, cost) in costs {
-            let cost = earlier.average(cost, 0, interval);
-            self.0.insert(party, Part { cost, average: cost, ..Part::default() });
+        let pods = earlier.pods.iter().filter(|(_, entry)| entry.cost > 0);
+        let pods = pods.map(|(uid, entry)| (Party::Pod(Cow::Borrowed(&**uid)), entry.cost));
+        let outside = earlier.outside.iter().filter(|(_, entry)| entry.cost > 0);
+        let outside =
+            outside.map(|(path, entry)| (Party::Outside(Cow::Borrowed(path)), entry.cost));
+        let idle = pods.chain(outside).filter(|(party, _)| !self.0.contains_key(party));
+        let idle: Vec<(Party<'a>, u64)> = idle
+            .map(|(party, cost)| match party {
+                Party::Pod(uid) if there.has_pod(&uid) => {
+                    (Party::Pod(Cow::Owned(uid.into_owned())), cost)
+                }
+                Party::Outside(path) if there.has_outside(&path) => {
+                    (Party::Outside(Cow::Owned(path.into_owned())), cost)
+                }
+                _ => (root(), cost),
+            })
+            .collect();
+        for (party, cost) in idle {
+            let part = self.0.entry(party).or_default();
+            part.cost = part.cost.saturating_add(earlier.average(cost, 0, interval));
+        }
+        for part in self.0.values_mut() {
+            part.average = part.cost;
         }
         self
     }
@@ -179,6 +208,11 @@ impl<'a> Share<'a> {
         }
         doings
     }
+}
+
+/// What runs in no cgroup below it is the root's.
+fn root<'a>() -> Party<'a> {
+    Party::Outside(Cow::Owned(CgroupPath::root()))
 }
 
 /// Bytes charged since `earlier`: growth, and what was reclaimed meanwhile. Growth alone would

@@ -241,6 +241,19 @@ fn cause_is_harm_for_cpus_and_disks() {
         assert!(field.is_of_causes());
         assert_eq!(takers, want, "{outside_ms}");
     }
+    // One of three readers and one alone harm each other equally: the larger share goes first.
+    let of_disk = |part: u64, class| Contender {
+        harm: harm(750, 0),
+        part: Some(Nanos(part * 1_000_000)),
+        ..pod(if part > 1_000 { "three" } else { "one" }, class, 0, "-", "1Mi")
+    };
+    let both = [of_disk(1_000, QosClass::BestEffort), of_disk(3_000, QosClass::Burstable)];
+    let got = ranked(&both, "system.disk.pressure", 0);
+    assert_eq!(names(&got), ["three", "one"]);
+    assert_eq!(
+        keys(&got.candidates[0]),
+        "taker=true diskShare=3000 harm=750 qos=Burstable priority=0 usage=1Mi started=null uid=three"
+    );
     // A party waits for the disk that it fills alone: who does a twentieth of that beside it is no cause.
     for (part, want) in [(24, vec![]), (25, vec!["db"])] {
         let all = [Contender { part: Some(Nanos(part)), ..all[3].clone() }];

@@ -104,6 +104,13 @@ fn waits_of_a_squeezed_pod_are_no_harm_of_others() {
         node.sample.in_force = vec![InForce { action, since: Nanos(0), held: None, phase }];
         node.update();
         assert_eq!(node.harm(Resource::Cpu, "b").0, want, "{phase:?} {is_enforced}");
+        // Nor for a disk, of which each has a half.
+        node.read(POD_A, 10, 0, 600);
+        node.read(POD_B, 10, 0, 0);
+        node.standing = HarmStanding::default();
+        node.update();
+        let of_disk = if want == 40 { 0 } else { 300 };
+        assert_eq!(node.harm(Resource::Io, "b").0, of_disk, "{phase:?} {is_enforced}");
     }
 }
 
@@ -118,7 +125,7 @@ fn what_no_party_did_is_of_the_root() {
         (Some(100), 3,     (46, 16, 2_496)),
         (Some(4),   3,     (1_170, 400, 0)), // all that was read
         (None,      3,     (1_170, 400, 0)), // not known
-        (Some(4),   3_000, (0, 400, 1_950)), // it slept, and its counter is of the minutes before
+        (Some(4),   3_000, (1_248, 320, 0)), // it slept: of its counter of minutes no more than the node did
     ];
     for (whole, read, want) in table {
         let mut node = Node::new();
@@ -132,6 +139,37 @@ fn what_no_party_did_is_of_the_root() {
         let harm = |who| node.harm(Resource::Io, who).0;
         assert_eq!((harm("a"), harm("b"), harm("/")), want, "{whole:?} {read}");
     }
+}
+
+/// A cgroup's requests count before they are merged, and the node's after.
+#[test]
+fn who_sends_many_small_requests_keeps_what_it_did() {
+    let mut node = Node::new();
+    let whole = IoRate { written: Bytes(100 << 20), writes: 800, ..IoRate::default() };
+    node.snapshot.whole.io = Some(whole);
+    node.read(POD_A, 100, 25_600, 100);
+    node.read(POD_B, 1, 16, 1_000);
+    node.update();
+    let harm = ["a", "b", "/"].map(|who| node.harm(Resource::Io, who).0);
+    assert_eq!(harm, [997, 0, 0]);
+}
+
+/// What a pod did that has ended is the root's, for as long as it is remembered.
+#[test]
+fn what_ended_pods_did_is_of_the_root() {
+    let mut node = Node::new();
+    node.read(POD_A, 200, 0, 0);
+    node.read(POD_B, 10, 0, 1_000);
+    node.update();
+    let gone = [POD_A, IN_A, BESIDE_A].map(|path| node.id(path));
+    gone.map(|id| node.snapshot.scopes.remove(&id));
+    node.read(DAEMON, 0, 0, 1_000);
+    for _ in 0..2 {
+        node.update();
+        assert!(!node.standing.io.pods.contains_key("a"), "it is gone");
+    }
+    let late = node.standing.io.outside[&CgroupPath::root()].late.0 / MS;
+    assert_eq!(late, 1_049, "of 2,000 ms, after two seconds");
 }
 
 /// A wait is counted when it ends: by then who kept the disk busy may have stopped.
