@@ -196,7 +196,7 @@ impl Foresight {
     fn settle(&mut self, now: Nanos) {
         let Self { forecasts, tally, .. } = self;
         forecasts.retain(|_, forecast| {
-            let is_open = forecast.ordered.values().any(|deadline| now < *deadline);
+            let is_open = forecast.ordered.values().any(|deadline| now < deadline.plus(SETTLED));
             if is_open || now.since(forecast.last) < SETTLED {
                 return true;
             }

@@ -144,14 +144,15 @@ impl<'a> Able<'a> {
         })
     }
 
-    /// False where the kernel chooses by other weights than the target's whenever others wait for a CPU
-    /// because of it, or has given it the least weight already.
+    /// False where the kernel chooses by other weights than the target's when others wait for a CPU because
+    /// of it, but for less than the harm budget, or where it has the least weight already.
     fn is_in_reach(&self, own: Option<&Cgroup>) -> bool {
         let is_cpu = self.reason.threshold.resource() == Resource::Cpu;
         let has_least =
             own.is_some_and(|group| group.cpu.weight.is_some_and(|w| w <= LEAST_WEIGHT));
         let harm = self.harm.in_reach(Resource::Cpu, self.target);
-        !is_cpu || (!has_least && harm.is_none_or(|harm| harm > Nanos(0)))
+        let budget = self.relief.harm_budget;
+        !is_cpu || (!has_least && harm.is_none_or(|harm| harm > Nanos(0) && harm >= budget))
     }
 
     fn has_cgroups(&self, own: Option<&Cgroup>) -> bool {

@@ -114,6 +114,7 @@ fn squeeze_has_served_when_its_siblings_wait_less() {
         ([500, 900], 100, 100, true,  stays),
         ([500, 900], 300, 100, true,  vain),
         ([0, 900],   0,   100, false, None),
+        ([40, 900],  0,   100, false, None), // below the harm budget
         ([500, 0],   500, 1,   false, None), // it has the least weight already
     ];
     for (waits, after, weight, is_squeezed, why) in table {

@@ -162,7 +162,7 @@ fn what_ended_pods_did_is_of_the_root() {
     node.read(POD_B, 10, 0, 1_000);
     node.update();
     let gone = [POD_A, IN_A, BESIDE_A].map(|path| node.id(path));
-    gone.map(|id| node.snapshot.scopes.remove(&id));
+    node.snapshot.scopes.retain(|id, _| !gone.contains(id));
     node.read(DAEMON, 0, 0, 1_000);
     for _ in 0..2 {
         node.update();
