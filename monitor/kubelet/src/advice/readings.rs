@@ -87,9 +87,17 @@ impl Readings {
         });
         // The limit of a reserved cgroup is one of all in it, the kubelet's services too.
         let is_system = |one: &&(CgroupId, &Cgroup)| Some(&one.1.path) == of_system.as_ref();
+        let is_both = kube.iter().any(|one| is_system(&one));
         let inner = match all_cgroups(sample).find(|one| is_system(&one)) {
+            // Where one cgroup has both names, it is counted once.
+            Some(_) if is_both => {
+                top.clear();
+                self.left_out = None;
+                pods.clone()
+            }
             Some(system) => {
                 top = vec![system];
+                self.left_out = None;
                 pods.clone()
             }
             None => {

@@ -76,6 +76,7 @@ fn readings_of_reserved_cgroups() {
         (Systemd,  "",               "/gone.slice",     [9, 48],  within),
         (Systemd,  "",               "/system.slice",   [9, 20],  None), // its limit is the kubelet's, too
         (Systemd,  "",               "/system",         [9, 20],  None),
+        (Systemd,  "/system.slice",  "/system.slice",   [20, 0],  None), // one with both names
     ];
     for (cgroup_driver, kube, system, want, left_out) in table {
         let (kube_reserved_cgroup, system_reserved_cgroup) = (kube.into(), system.into());
@@ -83,7 +84,7 @@ fn readings_of_reserved_cgroups() {
             Node { cgroup_driver, kube_reserved_cgroup, system_reserved_cgroup, ..Node::default() };
         let mut readings = Readings::new(node);
         let (a, b, _) = readings.of(&sample(1, &cgroups, 0), None);
-        let mib = [a, b].map(|used| used.memory.unwrap().0 / MIB);
+        let mib = [a, b].map(|used| used.memory.map_or(0, |bytes| bytes.0 / MIB));
         assert_eq!(mib, want, "{kube} {system}");
         let told = readings.left_out.map(|(kube, system)| format!("{} in {}", kube.0, system.0));
         assert_eq!(told.as_deref(), left_out, "{kube} {system}");

@@ -81,7 +81,7 @@ fn without_cause(
 ) {
     let (most, hold) = if Purpose::of(&first.threshold).is_about_waiting() {
         let outsider = question.ranking.and_then(|ranking| ranking.outsiders.first());
-        let outsider = outsider.map(|one| (explain::place(&one.path).to_owned(), one.harm));
+        let outsider = outsider.map(|one| (one.path.told().to_owned(), one.harm));
         // It uses no more than it requests, say, or little of a disk.
         let innocent = question.field.and_then(Field::most_harmful);
         let innocent = innocent.map(|(one, harm)| (one.full_name(), harm));

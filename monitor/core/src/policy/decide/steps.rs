@@ -8,7 +8,7 @@ use crate::model::cgroup::{Cgroup, Limit};
 use crate::model::decision::StepKind::{
     self, Evict, KillContainers, Mark, Reclaim, ReleaseMemory, Squeeze, StopContainers,
 };
-use crate::model::decision::{InForce, Met, StepReason, Target, Trigger};
+use crate::model::decision::{InForce, Met, Order, StepReason, Target, Trigger};
 use crate::model::sample::Sample;
 use crate::model::settings::Relief;
 use crate::model::threshold::{PressureSignal, Resource, Signal};
@@ -92,6 +92,8 @@ pub(super) struct Able<'a> {
     pub(super) want: Option<Bytes>,
     /// What each party makes others wait.
     pub(super) harm: &'a HarmStanding,
+    /// How long others wait at least because of one that is squeezed; 0 in the order `kubelet`.
+    pub(super) harm_budget: Nanos,
     /// The budget has room for a step that ends work.
     pub(super) may_end: bool,
 }
@@ -104,8 +106,10 @@ impl<'a> Able<'a> {
         reason: &'a Met,
         want: Option<Bytes>,
     ) -> Self {
-        let Question { relief, sample, harm, .. } = *question;
-        Self { relief, sample, target, reason, want, harm, may_end: true }
+        let Question { relief, sample, harm, ranking, .. } = *question;
+        let knows_harm = ranking.is_none_or(|ranking| ranking.order != Order::Kubelet);
+        let harm_budget = if knows_harm { relief.harm_budget } else { Nanos(0) };
+        Self { relief, sample, target, reason, want, harm, harm_budget, may_end: true }
     }
 
     pub(super) fn can(&self, step: StepKind) -> bool {
@@ -144,14 +148,14 @@ impl<'a> Able<'a> {
         })
     }
 
-    /// False where the kernel chooses by other weights than the target's when others wait for a CPU because
-    /// of it, but for less than the harm budget, or where it has the least weight already.
+    /// False where siblings wait for a CPU for less than the harm budget because of the target, or it has the
+    /// least weight already: how long others wait, other weights decide.
     fn is_in_reach(&self, own: Option<&Cgroup>) -> bool {
         let is_cpu = self.reason.threshold.resource() == Resource::Cpu;
         let has_least =
             own.is_some_and(|group| group.cpu.weight.is_some_and(|w| w <= LEAST_WEIGHT));
         let harm = self.harm.in_reach(Resource::Cpu, self.target);
-        let budget = self.relief.harm_budget;
+        let budget = self.harm_budget;
         !is_cpu || (!has_least && harm.is_none_or(|harm| harm > Nanos(0) && harm >= budget))
     }
 

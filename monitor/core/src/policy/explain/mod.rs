@@ -12,7 +12,7 @@ mod tests;
 
 pub use conditions::numbers as condition_numbers;
 use nearest::unmet;
-pub use ranking::{harm, lost, place};
+pub use ranking::{harm, lost};
 use serde::{Deserialize, Serialize};
 
 use crate::model::decision::{Decision, Met, Trigger};

@@ -1,6 +1,5 @@
 //! Who would go first, and for each of the others the first key that spared it.
 
-use crate::model::cgroup::CgroupPath;
 use crate::model::decision::{
     Candidate, Decision, Key, KeyValue, Loss, Outsider, Ranking, Spared, SparedReason, Taker,
 };
@@ -24,15 +23,9 @@ pub(super) fn sentences(decision: &Decision) -> (Vec<String>, Vec<String>) {
     told.extend(more(ranking.n_spared, ranking.spared.len(), "pods that are never chosen"));
     told.extend(ranking.outsiders.iter().map(|one| {
         let Outsider { path, harm: time } = one;
-        format!("no pod: {}", harm(place(path), *time))
+        format!("no pod: {}", harm(path.told(), *time))
     }));
     (told, other_order(ranking).into_iter().collect())
-}
-
-/// How a cgroup outside pods is called.
-#[must_use]
-pub fn place(path: &CgroupPath) -> &str {
-    if path.is_root() { "the root cgroup" } else { &path.0 }
 }
 
 /// Which party makes others wait, and how long.

@@ -272,8 +272,9 @@ pub fn held(hold: &Hold, now: Nanos) -> String {
         Hold::BelowHarmBudget => "no candidate makes others wait for long enough".into(),
         Hold::HarmedByOther { by } => {
             format!(
-                "others wait most for {by}, which may not be chosen: it is no candidate, uses no more \
-                 than it requests, or little of a disk"
+                "others wait most for {by}, which may not be chosen: it is no candidate (as the root cgroup \
+                 is, which stands for kernel threads and pods that have ended), uses no more than it requests, \
+                 or little of a disk"
             )
         }
         Hold::HarmUnknown => {

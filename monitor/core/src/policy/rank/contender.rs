@@ -106,6 +106,14 @@ impl Contender {
         }
     }
 
+    /// By what causes of disk time are compared: its part of all waiting, in whole milliseconds per second,
+    /// but no more than twice what others wait. Of two parties that wait for each other's requests each harms
+    /// the other equally, and the larger goes first; one that only waits for itself does not.
+    pub(super) fn disk_share(&self) -> Option<u64> {
+        let (part, harm) = self.part.zip(self.harm)?;
+        Some((part.0 / 1_000_000).min(harm.millis().saturating_mul(2)))
+    }
+
     /// As [`full_name`] has it.
     #[must_use]
     pub fn full_name(&self) -> String {

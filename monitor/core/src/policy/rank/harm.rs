@@ -106,12 +106,16 @@ impl HarmStanding {
         let memory = covered(|covers| covers.memory);
         let tree = Tree::new(snapshot, workloads);
         let there = LazyCell::new(|| tree.there());
-        let squeezed = Squeezed::of(sample);
         let interval = snapshot.interval;
-        self.cpu.add(waits.then(|| tree.run_queue(&squeezed)), &there, interval);
+        self.cpu.add(
+            waits.then(|| tree.run_queue(&Squeezed::of(sample, Resource::Cpu))),
+            &there,
+            interval,
+        );
         let share = memory.then(|| Share::of_memory(&tree, parties, before).doings());
         self.memory.add(share, &there, interval);
-        let share = waits.then(|| Share::of_io(&tree, parties, before, &squeezed));
+        let share = waits
+            .then(|| Share::of_io(&tree, parties, before, &Squeezed::of(sample, Resource::Io)));
         // Where no disk use is known, it was not measured either, and it is not said that there is none.
         let is_unknown = share.as_ref().is_some_and(Option::is_none);
         let share = share.flatten();

@@ -88,8 +88,7 @@ impl Scale {
             let lacks = u64::from(self.must_free() && !frees_enough);
             let taken = u64::MAX - by.figure(contender);
             let lasting = contender.lasting.filter(|_| self.some_lasting);
-            // Of two parties that wait for each other's requests each harms the other equally.
-            let disk = contender.part.filter(|_| matches!(by, By::Harm { .. })).map(|part| part.0);
+            let disk = contender.disk_share().filter(|_| matches!(by, By::Harm { .. }));
             let figure = lasting.or(disk).map_or(taken, |figure| u64::MAX - figure);
             let merit = Merit { started: contender.youngest_first(), ..merit };
             return match is_taker {
@@ -171,7 +170,7 @@ impl Scale {
         let lasting = self.some_lasting.then(|| (Key::Lasting, self.amount(contender.lasting)));
         let taken = Some((Key::Taken, self.amount(contender.taken)));
         let harm = Some((Key::Harm, number(contender.harm.map(Harm::millis))));
-        let disk = contender.part.map(|part| (Key::DiskShare, number(Some(part.0 / 1_000_000))));
+        let disk = contender.disk_share().map(|share| (Key::DiskShare, number(Some(share))));
         let qos = Some((Key::Qos, KeyValue::Class(contender.class)));
         let all = match (self.cause, self.order) {
             (Some(by), _) => {

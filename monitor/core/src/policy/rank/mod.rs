@@ -294,11 +294,12 @@ impl<'a> Field<'a> {
         self.loss?.takers.first()
     }
 
-    /// The contender that makes others wait most of those that are no cause, and for how long.
+    /// The contender that makes others wait most of those that may not be chosen, and for how long.
     #[must_use]
     pub fn most_harmful(&self) -> Option<(&'a Contender, Nanos)> {
-        let all = self.open.iter().chain(self.spared.iter().map(|(contender, _)| contender));
-        let all = all.filter(|one| self.is_of_causes() && !self.scale.is_taker(one));
+        let is_by_cause = self.is_of_causes();
+        let open = self.open.iter().filter(|one| is_by_cause && !self.scale.is_taker(one));
+        let all = open.chain(self.spared.iter().map(|(contender, _)| contender));
         let harm = |one: &&'a Contender| Some((*one, one.harm?.others));
         all.filter_map(harm).max_by_key(|(_, harm)| *harm)
     }

@@ -1,4 +1,4 @@
-//! Which parties isobar has squeezed for a CPU or a disk: what they wait is no harm that others do.
+//! Which parties isobar has squeezed: what they wait for that is no harm that others do.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +10,12 @@ use crate::model::threshold::Resource;
 pub(super) struct Squeezed<'a>(BTreeSet<&'a str>);
 
 impl<'a> Squeezed<'a> {
-    pub(super) fn of(sample: &'a Sample) -> Self {
+    /// By the squeezes that lengthen waits for `resource`. One for a disk cuts the weight of the CPU, too.
+    pub(super) fn of(sample: &'a Sample, resource: Resource) -> Self {
         let actions = sample.squeezes().map(|entry| &entry.action).filter(|action| {
-            let resource = action.reason.threshold.resource();
-            action.is_enforced && matches!(resource, Resource::Cpu | Resource::Io)
+            let because = action.reason.threshold.resource();
+            let is_both = (because, resource) == (Resource::Io, Resource::Cpu);
+            action.is_enforced && (because == resource || is_both)
         });
         Self(actions.flat_map(|action| action.target.uids()).map(String::as_str).collect())
     }

@@ -242,18 +242,28 @@ fn cause_is_harm_for_cpus_and_disks() {
         assert_eq!(takers, want, "{outside_ms}");
     }
     // One of three readers and one alone harm each other equally: the larger share goes first.
-    let of_disk = |part: u64, class| Contender {
-        harm: harm(750, 0),
+    let of_disk = |(name, part, ms): (&str, u64, u64), class| Contender {
+        harm: harm(ms, 0),
         part: Some(Nanos(part * 1_000_000)),
-        ..pod(if part > 1_000 { "three" } else { "one" }, class, 0, "-", "1Mi")
+        ..pod(name, class, 0, "-", "1Mi")
     };
-    let both = [of_disk(1_000, QosClass::BestEffort), of_disk(3_000, QosClass::Burstable)];
-    let got = ranked(&both, "system.disk.pressure", 0);
-    assert_eq!(names(&got), ["three", "one"]);
-    assert_eq!(
-        keys(&got.candidates[0]),
-        "taker=true diskShare=3000 harm=750 qos=Burstable priority=0 usage=1Mi started=null uid=three"
-    );
+    #[rustfmt::skip]
+    let table = [
+        // part of all waiting and harm to others of a BestEffort pod and a Burstable one, the latter's key
+        ([("one", 1_000, 750), ("three", 3_000, 750)],  "diskShare=1500"),
+        ([("one", 1_000, 500), ("two", 1_005, 500)],    "diskShare=1000"), // as good as equal: by class
+        // A database waits for its own requests; a writer that never waits does most harm.
+        ([("db", 1_230, 369),  ("writer", 1_200, 1_200)], "diskShare=1200"),
+    ];
+    for (at, (both, key)) in table.into_iter().enumerate() {
+        let of = [QosClass::BestEffort, QosClass::Burstable];
+        let all = [of_disk(both[0], of[0]), of_disk(both[1], of[1])];
+        let got = ranked(&all, "system.disk.pressure", 0);
+        let first = if at == 1 { both[0].0 } else { both[1].0 };
+        assert_eq!(got.candidates[0].name, first);
+        let keys = got.candidates.iter().find(|one| one.name == both[1].0).map(keys).unwrap();
+        assert!(keys.starts_with(&format!("taker=true {key} harm=")), "{keys}");
+    }
     // A party waits for the disk that it fills alone: who does a twentieth of that beside it is no cause.
     for (part, want) in [(24, vec![]), (25, vec!["db"])] {
         let all = [Contender { part: Some(Nanos(part)), ..all[3].clone() }];

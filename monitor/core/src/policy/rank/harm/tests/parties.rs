@@ -80,21 +80,25 @@ fn who_fills_a_disk_has_the_largest_part_of_waiting() {
     assert_eq!(node.standing.io.largest_part().0 / MS, 855);
 }
 
-/// What a pod waits for a CPU because isobar has squeezed it is no harm that others do.
+/// What a pod waits for because isobar has squeezed it is no harm that others do.
 #[test]
 fn waits_of_a_squeezed_pod_are_no_harm_of_others() {
+    let cpu = PressureSignal::Cpu(Percent(50_00));
+    let disk = PressureSignal::Disk(Percent(50_00));
     #[rustfmt::skip]
     let table = [
-        // the step for CPU time on A, is it enforced; B's harm to others, of which 40 ms are to a daemon
-        (Phase::Squeezed, true,  40),
-        (Phase::Squeezed, false, 940), // as it would be
-        (Phase::Marked,   true,  940),
+        // the step on A, because of what, is it enforced; B's harm to others, of a CPU and of a disk
+        (Phase::Squeezed, cpu,  true,  (40, 300)), // it holds up no request
+        (Phase::Squeezed, disk, true,  (40, 0)), // it cuts the weight of the CPU, too
+        (Phase::Squeezed, disk, false, (940, 300)), // as it would be
+        (Phase::Marked,   cpu,  true,  (940, 300)),
     ];
-    for (phase, is_enforced, want) in table {
+    for (phase, on, is_enforced, want) in table {
         let mut node = Node::new();
         node.blame(IN_A, POD_B, 900);
         node.blame(DAEMON, POD_B, 40);
-        let on = PressureSignal::Cpu(Percent(50_00));
+        node.read(POD_A, 10, 0, 600);
+        node.read(POD_B, 10, 0, 0);
         let (scope, grace) = (ScopeName::Kubepods, Nanos(0));
         let threshold = Trigger::Pressure(PressureThreshold { scope, on, grace });
         let reason = Met { threshold, since: Nanos(0), is_due: true, measured: 0, missing: None };
@@ -103,14 +107,8 @@ fn waits_of_a_squeezed_pod_are_no_harm_of_others() {
         let action = Action { is_enforced, target, ..action };
         node.sample.in_force = vec![InForce { action, since: Nanos(0), held: None, phase }];
         node.update();
-        assert_eq!(node.harm(Resource::Cpu, "b").0, want, "{phase:?} {is_enforced}");
-        // Nor for a disk, of which each has a half.
-        node.read(POD_A, 10, 0, 600);
-        node.read(POD_B, 10, 0, 0);
-        node.standing = HarmStanding::default();
-        node.update();
-        let of_disk = if want == 40 { 0 } else { 300 };
-        assert_eq!(node.harm(Resource::Io, "b").0, of_disk, "{phase:?} {is_enforced}");
+        let harm = [Resource::Cpu, Resource::Io].map(|resource| node.harm(resource, "b").0);
+        assert_eq!(harm, <[u64; 2]>::from(want), "{phase:?} {on:?} {is_enforced}");
     }
 }
 
