@@ -73,7 +73,7 @@ impl Entry {
         }
     }
 
-    /// Harm that goes on. Of a disk that of the last seconds at most: whom it held up may have ended.
+    /// Harm that goes on. Of a disk that of the last seconds at most: those that waited may have ended.
     pub(in crate::policy::rank) fn harm_of(self, resource: Resource) -> Harm {
         let others = match resource {
             Resource::Io => self.harm.others.min(self.late),
