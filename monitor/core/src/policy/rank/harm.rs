@@ -9,6 +9,7 @@
 mod entry;
 mod squeezed;
 mod taken;
+mod there;
 
 use std::borrow::{Borrow, Cow};
 use std::cell::LazyCell;
@@ -32,6 +33,7 @@ use crate::policy::workload::{Parties, Workloads, above};
 pub use entry::Entry;
 use squeezed::Squeezed;
 use taken::Share;
+use there::There;
 
 /// Time constant of the average: after ten seconds about 40 % of an old value is left.
 const MEMORY: Nanos = Nanos(10 * Nanos::SECOND.0);
@@ -105,7 +107,7 @@ impl HarmStanding {
         let waits = covered(|covers| covers.waits);
         let memory = covered(|covers| covers.memory);
         let tree = Tree::new(snapshot, workloads);
-        let there = LazyCell::new(|| tree.there());
+        let there = LazyCell::new(|| There::of(&tree));
         let interval = snapshot.interval;
         self.cpu.add(
             waits.then(|| tree.run_queue(&Squeezed::of(sample, Resource::Cpu))),
@@ -257,22 +259,6 @@ pub(super) struct Tree<'a> {
     pods: Option<&'a CgroupPath>,
 }
 
-/// The parties that are there: uids of pods, and paths, both sorted.
-struct There<'a> {
-    pods: Vec<&'a str>,
-    outside: Vec<&'a CgroupPath>,
-}
-
-impl There<'_> {
-    fn has_pod(&self, uid: &str) -> bool {
-        self.pods.binary_search(&uid).is_ok()
-    }
-
-    fn has_outside(&self, path: &CgroupPath) -> bool {
-        path.is_root() || self.outside.binary_search(&path).is_ok()
-    }
-}
-
 impl<'a> Tree<'a> {
     fn new(snapshot: &'a Snapshot, workloads: &'a Workloads<'a>) -> Self {
         let scopes = snapshot.scopes.iter();
@@ -327,21 +313,6 @@ impl<'a> Tree<'a> {
             _ => Some(Party::Outside(Cow::Owned(Self::unit(path?)))),
         };
         self.parties.get(&id).cloned().or_else(by_path)
-    }
-
-    fn there(&self) -> There<'_> {
-        let (mut pods, mut outside): (Vec<&str>, Vec<&CgroupPath>) = Default::default();
-        for party in self.parties.values() {
-            match party {
-                // A pod's cgroups mostly follow one upon the other.
-                Party::Pod(uid) if pods.last() == Some(&&**uid) => {}
-                Party::Pod(uid) => pods.push(uid),
-                Party::Outside(path) => outside.push(path),
-            }
-        }
-        pods.sort_unstable();
-        outside.sort_unstable();
-        There { pods, outside }
     }
 
     /// Waits for a CPU. The idle task is no aggressor: that time is the latency of a wake-up. Nor is who
