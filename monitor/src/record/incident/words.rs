@@ -139,8 +139,7 @@ pub fn who_waited(waits: &[&Wait]) -> String {
     told.collect::<Vec<_>>().join(", ")
 }
 
-/// So many of them in their order, those for want of the node's memory before those at limits of their
-/// own.
+/// So many of them in their order, those for want of the node's memory before the others.
 #[must_use]
 pub fn gravest(kills: &[Score], n: usize) -> Vec<&Score> {
     let mut all: Vec<_> = kills.iter().enumerate().collect();

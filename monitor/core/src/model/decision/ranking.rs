@@ -231,7 +231,8 @@ pub enum Key {
     FreesEnough,
     /// Time that others waited because of it: milliseconds a second.
     Harm,
-    /// Its part of all waiting for disks, its own included, by what disks did for it: milliseconds a second.
+    /// Its part of all waiting for disks, its own included, by what disks did for it, and no more than twice
+    /// what others waited because of it: milliseconds a second.
     DiskShare,
     Processes,
     /// When it started, in seconds since 1970; the youngest goes first.

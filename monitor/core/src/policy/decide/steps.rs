@@ -148,8 +148,8 @@ impl<'a> Able<'a> {
         })
     }
 
-    /// False where siblings wait for a CPU for less than the harm budget because of the target, or it has the
-    /// least weight already: how long others wait, other weights decide.
+    /// Whether a smaller weight of the target would help others to a CPU: it has not the least already, and
+    /// its siblings, whose waits alone its weight decides, wait because of it for as long as the harm budget.
     fn is_in_reach(&self, own: Option<&Cgroup>) -> bool {
         let is_cpu = self.reason.threshold.resource() == Resource::Cpu;
         let has_least =

@@ -4,6 +4,11 @@ use crate::model::decision::{Action, Decision, Met, made};
 use crate::model::snapshot::Scope;
 use crate::model::threshold::{Amount, PressureThreshold, Threshold};
 
+fn killed(at: Nanos, limit: Option<CgroupId>, limit_known: bool) -> OomKill {
+    let (victim, trigger) = (CgroupId(1), CgroupId(1));
+    OomKill { at, victim, victim_pid: 7, victim_comm: None, limit, limit_known, trigger }
+}
+
 #[test]
 fn oom_limit_of_a_kill() {
     let place = |place| Scope { place, ..Scope::default() };
@@ -20,17 +25,7 @@ fn oom_limit_of_a_kill() {
         (Some(4), true,  OomLimit::Own), // gone with its processes
     ];
     for (limit, limit_known, want) in table {
-        let (victim, trigger) = (CgroupId(1), CgroupId(1));
-        let limit = limit.map(CgroupId);
-        let kill = OomKill {
-            at: Nanos(0),
-            victim,
-            victim_pid: 7,
-            victim_comm: None,
-            limit,
-            limit_known,
-            trigger,
-        };
+        let kill = killed(Nanos(0), limit.map(CgroupId), limit_known);
         assert_eq!(OomLimit::of(&kill, &snapshot), want, "{limit:?}");
     }
 }
@@ -76,19 +71,7 @@ fn play(ticks: &[&str]) -> Tally {
                 is_enforced,
                 ..made::action(step, met("forecast", at))
             };
-            let kill = |limit| {
-                let (victim, trigger) = (CgroupId(1), CgroupId(1));
-                let limit_known = true;
-                OomKill {
-                    at,
-                    victim,
-                    victim_pid: 7,
-                    victim_comm: None,
-                    limit,
-                    limit_known,
-                    trigger,
-                }
-            };
+            let kill = |limit| killed(at, limit, true);
             let outcome = |result| Outcome {
                 action: 1,
                 result,
