@@ -123,6 +123,20 @@ fn film_shows_what_the_kernel_did_apart_from_steps() {
 }
 
 #[test]
+fn film_follows_a_link_although_the_moment_before_it_comes_late() {
+    let Some(browser) = browser() else { return };
+    let (server, _dir) = replaying("");
+    browser.open(&server.url());
+    wait_for_tick(&browser, 1);
+    // What the page does when the moment before has come, ahead of the browser's event.
+    browser.run(
+        "const before = location.hash; location.hash = '#now?at=2026-11-22T10:13:50Z'; \
+         history.replaceState(null, '', before)",
+    );
+    wait_for_tick(&browser, 45);
+}
+
+#[test]
 fn film_steps_jumps_and_plays() {
     let Some(browser) = browser() else { return };
     let (server, _dir) = replaying("");

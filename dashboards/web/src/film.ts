@@ -247,8 +247,9 @@ async function begin(recording: Recording) {
   film = { recording, incidents: [], shown: null, isPlaying: false, isReading: false, speed: 1, reach, problem: null };
   change({});
   void readIncidents();
-  addEventListener("hashchange", () => {
-    const at = momentOf(location.hash);
+  addEventListener("hashchange", ({ newURL }) => {
+    // Not the link of now: the moment that came last may have been put into it meanwhile.
+    const at = momentOf(new URL(newURL).hash);
     if (at !== null && (!film?.shown || at !== after(film.shown.at))) void seek(at);
     else if (at === null && isLive && film?.shown) toLive();
   });

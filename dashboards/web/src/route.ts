@@ -78,7 +78,7 @@ export function go(route: Route) {
 export function mend(route: Route) {
   go(route);
   // A recording has put its moment into the link already, and then the browser sees no change.
-  dispatchEvent(new Event("hashchange"));
+  dispatchEvent(new HashChangeEvent("hashchange", { newURL: location.href }));
 }
 
 /** Puts a moment into the link, without an entry in the browser's history for each tick. */
