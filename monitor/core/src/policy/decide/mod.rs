@@ -9,6 +9,7 @@ mod beside;
 mod budget;
 mod cause;
 mod choose;
+mod cooling;
 mod effects;
 mod emergency;
 mod endings;
@@ -139,9 +140,9 @@ fn due(question: &Question<'_>, standing: &ReliefStanding) -> Result<Met, Option
             Trigger::Pressure(_) => Hold::Easing,
         }));
     }
-    // The last victim's memory has only just come back.
-    let until = standing.rests_until(question.relief, &first);
-    if now < until {
+    // What the last step gave back is not seen yet.
+    let until = standing.cooling.until(question.relief, &first);
+    if let Some(until) = until.filter(|until| now < *until) {
         return Err(Some(Hold::CoolingDown { until }));
     }
     if let Some(until) = standing.kernel_kills.settle_until(question, &first) {
@@ -209,7 +210,7 @@ fn after_pending(
             }
         }
         Event::Over => {
-            standing.cool_until = now.plus(question.relief.cool_down);
+            standing.cooling.begin(action, now);
             // What is started again may be ended again.
             let resource = action.reason.threshold.resource();
             let comes_back = matches!(resource, Resource::Memory | Resource::Pids);

@@ -107,7 +107,10 @@ impl Pending {
             self.action.step.is_final() || self.action.step == StepKind::ReleaseMemory;
         let has_worked = match is_about_end {
             true => self.is_back(sample),
-            false => !may_be_met || self.harms_less(question) || self.has_eased(question),
+            false => {
+                let has_less = self.harms_less(question) || self.has_eased(question);
+                !may_be_met || has_less || is_gone(&self.action.target, sample)
+            }
         };
         // A pod that is evicted gives its volumes in memory back later, with its directory.
         let is_vain = self.action.step.is_local_end() && self.outliving(sample).is_some();

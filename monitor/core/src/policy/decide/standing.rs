@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::cooling::Cooling;
 use super::effects::Effects;
-use super::endings::{CLEANED_UP, Endings};
+use super::endings::Endings;
 use super::kept::{Kept, Tried};
 use super::kernel_kills::KernelKills;
 use super::pending::{Pending, held, is_mostly_freed};
@@ -14,6 +15,7 @@ use super::restarts::Restarts;
 use super::steps::{Able, Kind};
 use super::target::present;
 use super::{Question, warning};
+use crate::model::cgroup::CgroupId;
 use crate::model::decision::{
     self, Action, Hold, InForce, Met, OutcomeResult, Phase, StepKind, StepReason, Target, Trigger,
 };
@@ -36,6 +38,9 @@ pub struct ReliefStanding {
     pub(super) aside: Option<Pending>,
     /// Since that shortage began.
     tried: Tried,
+    /// The cgroups that were squeezed, by uid.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    squeezed: BTreeMap<String, CgroupId>,
     #[serde(skip_serializing_if = "Kept::is_empty")]
     pub(super) kept: Kept,
     /// Since when a threshold has not been met, of those on which something was tried.
@@ -55,8 +60,8 @@ pub struct ReliefStanding {
     /// Of these, who was not ended for want of memory: they leave room where memory presses.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub(super) for_others: BTreeSet<(Nanos, String)>,
-    /// The rest after the last step that helped ends here.
-    pub(super) cool_until: Nanos,
+    #[serde(skip_serializing_if = "Cooling::is_empty")]
+    pub(super) cooling: Cooling,
     /// Reasons for holding back of which the operator was told.
     held_back: BTreeSet<HeldBack>,
     /// Since when no threshold has been met.
@@ -95,12 +100,6 @@ const ORDERED: Nanos = Nanos(2 * Nanos::SECOND.0);
 const STALE: Nanos = Nanos(5 * Nanos::SECOND.0);
 /// A squeeze that was given up may show in the ledger for so long after that: the actuator was busy.
 const LATE: Nanos = Nanos(60 * Nanos::SECOND.0);
-/// How long after a victim's memory is back a figure that is no average shows what is left: until
-/// the next readings.
-const READ_ANEW: Nanos = Nanos(2 * Nanos::SECOND.0);
-/// The same in an emergency, in which ticks come faster.
-const EMERGENCY_REST: Nanos = Nanos::SECOND;
-
 /// Reasons for holding back that the operator should know, each told once a shortage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -147,9 +146,7 @@ impl ReliefStanding {
                 self.empty(action, *held);
             }
             match phase {
-                Phase::Ended { at } => {
-                    self.cool_until = self.cool_until.max(at.plus(question.relief.cool_down));
-                }
+                Phase::Ended { at } => self.cooling.begin(action, *at),
                 // Nothing is waited for, as when it was ordered.
                 Phase::Squeezed if question.outlook(&action.reason).is_some() => {}
                 Phase::Ending | Phase::Squeezed if now.since(action.deadline) <= STALE => {
@@ -262,6 +259,9 @@ impl ReliefStanding {
     }
 
     fn try_on(&mut self, target: &Target, against: &Trigger, step: StepKind) {
+        if let Some(cgroup) = target.cgroup.filter(|_| step == StepKind::Squeeze) {
+            self.squeezed.insert(target.uid.clone(), cgroup);
+        }
         self.tried.insert((against.name(), target.uid.clone(), step));
     }
 
@@ -300,20 +300,6 @@ impl ReliefStanding {
             self.take_back(&target.uid);
         }
         self.kept.keep(against.name(), target.uid.clone(), now);
-    }
-
-    /// Until when nothing new is begun against this, after a victim's memory has come back.
-    pub(super) fn rests_until(&self, relief: &Relief, first: &Met) -> Nanos {
-        let rest = match Kind::of(first) {
-            Kind::MemoryEmergency => EMERGENCY_REST.min(relief.cool_down),
-            Kind::Storage => CLEANED_UP,
-            _ if first.threshold.is_average() => relief.cool_down,
-            _ => READ_ANEW.min(relief.cool_down),
-        };
-        match self.cool_until {
-            Nanos(0) => Nanos(0),
-            until => until.since(relief.cool_down).plus(rest),
-        }
     }
 
     /// True if this target's work was ended before, and has not begun to hold memory again: nothing
@@ -375,9 +361,19 @@ impl ReliefStanding {
         self.emptied.retain(|uid, _| victims.iter().any(|(_, victim)| victim == uid));
         let uids = self.tried.iter().map(|(_, uid, _)| uid.clone()).collect();
         let there = present(&uids, question.snapshot);
-        self.tried.retain(|(name, uid, _)| {
+        // A service that was started again is not squeezed any more.
+        let is_anew = |uid: &str| {
+            let then = self.squeezed.get(uid);
+            then.is_some_and(|then| there.get(uid).is_some_and(|now| now != then))
+        };
+        self.tried.retain(|(name, uid, step)| {
             let is_pending = pending.as_ref().is_some_and(|(n, u)| n == name && u == uid);
-            is_pending || (!is_over(name) && there.contains(uid))
+            let is_undone = *step == StepKind::Squeeze && is_anew(uid);
+            is_pending || (!is_over(name) && there.contains_key(uid) && !is_undone)
+        });
+        let tried = &self.tried;
+        self.squeezed.retain(|uid, _| {
+            tried.iter().any(|(_, other, step)| *step == StepKind::Squeeze && other == uid)
         });
         self.kept.ask_again(&self.tried, now);
     }

@@ -67,13 +67,13 @@ pub(super) fn cgroups_of<'a>(
     ids.filter_map(|id| Some((id, &**sample.cgroups.get(&id)?)))
 }
 
-/// Those of `uids` that are still there.
-pub(super) fn present(uids: &BTreeSet<String>, snapshot: &Snapshot) -> BTreeSet<String> {
+/// The cgroups of those of `uids` that are still there.
+pub(super) fn present(uids: &BTreeSet<String>, snapshot: &Snapshot) -> BTreeMap<String, CgroupId> {
     if uids.is_empty() {
-        return BTreeSet::new();
+        return BTreeMap::new();
     }
-    let all = snapshot.scopes.values().filter_map(uid);
-    all.filter(|uid| uids.contains(*uid)).map(String::from).collect()
+    let all = snapshot.scopes.iter().filter_map(|(id, scope)| Some((uid(scope)?, *id)));
+    all.filter(|(uid, _)| uids.contains(*uid)).map(|(uid, id)| (uid.to_owned(), id)).collect()
 }
 
 /// A pod's uid; of what is no pod's, its path. `None` for what lies in a pod.

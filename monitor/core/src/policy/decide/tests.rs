@@ -313,8 +313,7 @@ fn untried_is_kept_by_threshold() {
     let mut node = Node::new();
     assert_eq!(short(&node.at(1, &[cpu])), Some(("a", Squeeze)));
     // The squeeze has worked; memory is another matter, also on the same pod.
-    node.at(2, &[memory]);
-    assert_eq!(short(&node.at(13, &[memory])), Some(("a", Squeeze)));
+    assert_eq!(short(&node.at(2, &[memory])), Some(("a", Squeeze)));
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn decide_memory_rests_beside_a_victim_of_another_resource_as_without() {
     assert_eq!(short(&node.at(1, &[memory])), Some(("a", Evict)));
     node.end("a");
     node.at(2, &[]);
-    node.standing.cool_until = Nanos(0);
+    node.standing.cooling = Default::default();
     assert_eq!(short(&node.at(3, &[disk])), Some(("b", Evict)));
     // The readings are of before the end of `a`.
     node.is_stale = true;

@@ -68,3 +68,57 @@ fn pids_do_not_wait_for_a_disk() {
         assert_eq!(short(&verdict), want, "{first:?} {then:?}: {:?}", verdict.held);
     }
 }
+
+fn pressure(on: PressureSignal) -> Met {
+    let scope = ScopeName::System;
+    met(Trigger::Pressure(PressureThreshold { scope, on, grace: seconds(5) }))
+}
+
+#[test]
+fn rest_after_a_squeeze_is_of_its_resource() {
+    let disk_space = met(threshold(Signal::NodefsAvailable, Nanos(0)));
+    let memory = met(threshold(Signal::MemoryAvailable, Nanos(0)));
+    let cpu = pressure(PressureSignal::Cpu(Percent(60_00)));
+    let disk = pressure(PressureSignal::Disk(Percent(60_00)));
+    #[rustfmt::skip]
+    let table = [
+        // what is short first and over after a second; what is short then; seconds of rest
+        (cpu,        cpu,        10),
+        (cpu,        disk,       0),
+        (cpu,        disk_space, 0),
+        (cpu,        memory,     0),
+        // The end of a pod may give back anything.
+        (disk_space, cpu,        10),
+        (disk_space, memory,     2),
+        (memory,     disk_space, 30),
+    ];
+    for (first, then, want) in table {
+        let mut node = Node::new();
+        assert!(short(&node.at(1, &[first])).is_some(), "{first:?}");
+        if !matches!(first.threshold, Trigger::Pressure(_)) {
+            node.end("a");
+        }
+        node.at(2, &[]);
+        let rest = (2..60).find(|second| !node.at(*second, &[then]).actions.is_empty());
+        assert_eq!(rest.map(|second| second - 2), Some(want), "{first:?} {then:?}");
+    }
+}
+
+#[test]
+fn cgroup_made_anew_is_squeezed_again() {
+    let cpu = pressure(PressureSignal::Cpu(Percent(60_00)));
+    for (is_anew, want) in [(true, Some(("a", Squeeze))), (false, None)] {
+        let mut node = Node::new();
+        node.ranking.candidates.truncate(1);
+        assert_eq!(short(&node.at(1, &[cpu])), Some(("a", Squeeze)));
+        if is_anew {
+            let group = node.sample.cgroups.remove(&CgroupId(10)).unwrap();
+            node.sample.cgroups.insert(CgroupId(99), group);
+        }
+        let next = (2..40).find_map(|second| {
+            let verdict = node.at(second, &[cpu]);
+            short(&verdict).map(|(uid, step)| (uid.to_owned(), step))
+        });
+        assert_eq!(next.as_ref().map(|(uid, step)| (&**uid, *step)), want);
+    }
+}

@@ -128,11 +128,11 @@ fn is_squeezed_is_kept_by_resource() {
         let mut node = Node::new();
         assert_eq!(short(&node.at(1, &[first])), Some(("a", Squeeze)));
         // What it was for is over at once; the cool-down with it, before the squeeze is.
-        node.at(2, &[second]);
-        node.at(3, &[first, second]);
-        let later = (4..=13).find_map(|at| {
-            short(&node.at(at, &[second, Met { is_due: false, ..first }]))
-                .map(|s| (s.0.to_owned(), s.1))
+        let later = (2..=13).find_map(|at| {
+            let is_due = at == 3;
+            let met = [second, Met { is_due, ..first }];
+            let met = if at == 2 { &met[..1] } else { &met };
+            short(&node.at(at, met)).map(|s| (s.0.to_owned(), s.1))
         });
         let want = want.map(|(name, step)| (name.to_owned(), step));
         assert_eq!(later, want, "{first:?} {second:?}");
