@@ -16,10 +16,10 @@ impl ReliefStanding {
         self.victims.last().map(|(at, _)| *at)
     }
 
-    /// Who was ended for want of this counts from now on.
-    pub(super) fn add_victim(&mut self, at: Nanos, uid: &str, resource: Resource) {
+    /// Who was ended for want of this, if that is known, counts from now on.
+    pub(super) fn add_victim(&mut self, at: Nanos, uid: &str, resource: Option<Resource>) {
         self.victims.push((at, uid.into()));
-        if resource != Resource::Memory {
+        if resource != Some(Resource::Memory) {
             self.for_others.insert((at, uid.into()));
         }
     }
@@ -61,15 +61,18 @@ mod tests {
     #[test]
     fn victims_of_something_else_leave_room_where_memory_presses() {
         let relief = Relief { budget: 2, budget_window: Nanos(600), ..Relief::default() };
-        use Resource::{Memory, Pids, Storage};
+        const MEMORY: Option<Resource> = Some(Resource::Memory);
+        const PIDS: Option<Resource> = Some(Resource::Pids);
+        const STORAGE: Option<Resource> = Some(Resource::Storage);
         #[rustfmt::skip]
-        let table: [(&[Resource], Option<u64>, Option<u64>); 5] = [
+        let table: [(&[Option<Resource>], Option<u64>, Option<u64>); 6] = [
             // what victims were ended for, one at each instant; when there is room again, and where memory presses
             (&[],                        None,      None),
-            (&[Storage],                 None,      None),
-            (&[Storage, Pids],           Some(600), None),
-            (&[Storage, Memory, Memory], Some(600), Some(601)),
-            (&[Memory, Storage, Memory], Some(600), Some(600)),
+            (&[STORAGE],                 None,      None),
+            (&[STORAGE, PIDS],           Some(600), None),
+            (&[None, None],              Some(600), None),
+            (&[STORAGE, MEMORY, MEMORY], Some(600), Some(601)),
+            (&[MEMORY, STORAGE, MEMORY], Some(600), Some(600)),
         ];
         for (ended, want, pressing) in table {
             let mut standing = ReliefStanding::default();

@@ -142,7 +142,7 @@ impl ReliefStanding {
                 self.restarts.end(&action.target, sample);
             }
             if action.step.is_final() && !self.is_victim(uid) {
-                self.add_victim(*since, uid, action.reason.threshold.resource());
+                self.add_victim(*since, uid, Some(action.reason.threshold.resource()));
                 self.empty(action, *held);
             }
             match phase {
@@ -168,10 +168,10 @@ impl ReliefStanding {
     /// isobar's own: they are the same one, if isobar had it evicted.
     pub(super) fn hear_endings(&mut self, question: &Question<'_>) {
         let mut met = question.met.iter().map(|met| met.threshold.resource());
-        let likely = met.next().unwrap_or(Resource::Memory);
+        let likely = met.next();
         for (uid, told) in self.endings.hear(question) {
             if !self.is_victim(&uid) {
-                self.add_victim(question.sample.at.boot, &uid, told.unwrap_or(likely));
+                self.add_victim(question.sample.at.boot, &uid, told.or(likely));
             }
         }
     }
@@ -211,7 +211,7 @@ impl ReliefStanding {
         // A pod that was started again counts again.
         if action.step.is_final() && counts != Counts::Already {
             let (uid, against) = (&action.target.uid, &action.reason.threshold);
-            self.add_victim(sample.at.boot, uid, against.resource());
+            self.add_victim(sample.at.boot, uid, Some(against.resource()));
             if counts == Counts::UntilOver {
                 self.takers.insert(uid.clone(), against.name());
             }

@@ -141,7 +141,7 @@ fn endings_by_the_kubelet_count_against_the_budget() {
         (true,  true,  Some(Storage), false), // a volume of it was above its limit
         (false, true,  Some(Storage), false),
         (false, true,  Some(Memory),  true),
-        (false, true,  None,          true),
+        (false, true,  None,          false), // its status does not say for want of what
     ];
     for (is_short, is_evicted, evicted_for, is_spent) in table {
         let mut node = Node::new();
