@@ -9,6 +9,7 @@ mod family;
 mod large;
 mod marks;
 mod node;
+mod outside;
 mod promised;
 mod refill;
 mod scope;

@@ -146,12 +146,25 @@ impl Contender {
         self.lasting.is_some() && self.lasting != self.taken
     }
 
+    /// Whether it holds more than it requests: swap counts, where that is known.
+    pub(super) fn holds_more(&self) -> bool {
+        self.used().zip(self.request).is_some_and(|(used, request)| used > request)
+    }
+
+    /// What its end frees of what is promised to others: no more than it has above its request, which it
+    /// takes again.
+    pub(super) fn frees_promised(&self) -> Option<u64> {
+        let (used, request) = self.used().zip(self.request)?;
+        let above = if used > request { used.minus(request).to_u64() } else { 0 };
+        self.frees.map(|frees| frees.min(above))
+    }
+
     /// Whether it uses more than it requests, took nothing, and its end frees enough of what is promised.
     pub(super) fn holds_promised(&self, promised: Promised) -> bool {
-        let exceeds = self.usage.zip(self.request).is_some_and(|(usage, request)| usage > request);
-        let frees = self.frees.is_some_and(|frees| frees >= promised.least);
+        let frees = self.frees_promised().filter(|frees| *frees > 0);
+        let frees = frees.is_some_and(|frees| frees >= promised.least);
         let took = self.took().is_some_and(|taken| taken >= promised.taker_from);
-        self.spared.is_none() && exceeds && frees && !took
+        self.spared.is_none() && frees && !took
     }
 
     /// Why it is not chosen for `purpose`; `None` if it may be.

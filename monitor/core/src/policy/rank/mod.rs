@@ -27,7 +27,7 @@ pub use stalls::Stalls;
 use std::collections::{BTreeMap, BTreeSet};
 
 use group::Group;
-use scale::{Answer, By, Scale};
+use scale::{By, Scale};
 
 use crate::model::cgroup::CgroupId;
 use crate::model::condition::ScopeName;
@@ -138,6 +138,8 @@ impl<'a> Pool<'a> {
                 || scale.promised(one).is_some()
                 || scale.took_what_was_promised(one)
         };
+        let promised = contenders.iter().filter(|one| scale.took_what_was_promised(one));
+        let promised: BTreeSet<&str> = promised.map(|one| one.uid.as_str()).collect();
         let spared = contenders.iter().filter(is_spared);
         let spared: BTreeSet<&str> = spared.map(|one| one.uid.as_str()).collect();
         let may_be_marked = |id, scope: &Scope| {
@@ -150,7 +152,11 @@ impl<'a> Pool<'a> {
             !is_spared && protected.may_be_marked(id, scope)
         };
         let from = need.taker_from.unwrap_or_default();
-        let told = |lost: Lost| lost.told(snapshot, sample, from, may_be_marked);
+        let is_promised = |scope: &Scope| match &scope.place {
+            Place::Pod { uid, .. } => promised.contains(&**uid),
+            _ => promised.contains(&*scope.path.0),
+        };
+        let told = |lost: Lost| lost.told(snapshot, sample, from, is_promised, may_be_marked);
         let loss = lost.map(told);
         let mut caches = BTreeMap::new();
         if is_memory && rules.order == Order::Cause && purpose.scope() == ScopeName::System {
@@ -309,7 +315,10 @@ impl<'a> Field<'a> {
     pub fn took_what_was_promised(&self, uid: &str) -> bool {
         let spared = self.spared.iter().map(|(contender, _)| contender);
         let mut all = self.open.iter().chain(spared);
-        all.any(|one| one.uid == uid && self.scale.took_what_was_promised(one))
+        let is_member = |group: &&Group| group.members.iter().any(|member| member == uid);
+        let is_promised = |one: &Contender| self.scale.took_what_was_promised(one);
+        all.any(|one| one.uid == uid && is_promised(one))
+            || self.groups.iter().filter(is_member).any(|group| is_promised(&group.sum))
     }
 
     /// Page cache in use of this party outside pods that may be taken back.
@@ -339,9 +348,9 @@ impl<'a> Field<'a> {
     /// The same of those alone that use more than they request, and took so much all along.
     #[must_use]
     pub fn takers_above_request(&self, head: usize, least: u64) -> Vec<Candidate> {
-        let is_above = |contender: &Contender| self.scale.exceeds(contender) == Some(Answer::Yes);
         let is_lasting = |contender: &Contender| contender.lasting.unwrap_or_default() >= least;
-        let counts = |one: &Contender| self.scale.is_taker(one) && is_above(one) && is_lasting(one);
+        let counts =
+            |one: &Contender| self.scale.is_taker(one) && one.holds_more() && is_lasting(one);
         self.first(head, counts)
     }
 
@@ -352,7 +361,7 @@ impl<'a> Field<'a> {
         let loss = self.loss.filter(|loss| loss.takers.is_empty());
         let most = loss.map_or(u64::MAX, |loss| loss.lost.0 / 2);
         contender.taken.is_some_and(|taken| taken >= least && taken > most)
-            && self.scale.exceeds(contender) == Some(Answer::Yes)
+            && contender.holds_more()
     }
 
     /// The most that a party took all along that is no candidate.

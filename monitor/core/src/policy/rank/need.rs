@@ -30,7 +30,7 @@ pub struct Need {
     /// A candidate that uses more than it requests, frees this much and took nothing of it is the cause
     /// instead: it holds what others were promised, who took no more than that.
     pub promised: Option<Promised>,
-    /// Pods grew within what they request alone, and a party that is no candidate took more.
+    /// Pods grew within what they request alone, and what belongs to no party is more.
     pub is_of_others: bool,
     /// The most that a party took all along that is not a candidate.
     pub lasting_outside: u64,
@@ -91,14 +91,17 @@ pub(super) fn causes(
             _ => uids.contains(&*scope.path.0),
         })
     };
-    let (outside, lasting_outside) = lost.largest_but(is_contender);
+    let outside = lost.outside(is_contender);
     let need = |from, promised| {
         let taker_from = Some(from);
+        let lasting_outside = outside.lasting;
         Need { taker_from, promised, lasting_outside, ..Need::of_none(shortfall) }
     };
+    // Beside many others that grow alike one is a cause that took a real part of what they took.
+    let of_many = outside.alike / REAL_PART;
     let from = |largest: Option<u64>| {
-        let largest = largest.unwrap_or_default().max(outside);
-        takers::taker_from(largest, resource).max(shortfall.real_part())
+        let largest = largest.unwrap_or_default().max(outside.largest).max(outside.unattributed);
+        takers::taker_from(largest, resource).max(shortfall.real_part()).max(of_many)
     };
     let part = |one: &Contender, taken: Option<u64>| Some(scale(one.lasting?, taken?, one.taken?));
     let above = |one: &Contender| {
@@ -120,21 +123,23 @@ pub(super) fn causes(
         above >= least && above > all / 2
     };
     let from_above = if are_many() { from_above } else { from_above.max(least) };
-    if took(from_above).next().is_some() {
+    let largest = contenders.iter().filter_map(|one| one.taken).max();
+    let from_all = from(largest);
+    // What a party took that is no candidate was promised to it by no request, either.
+    let is_outside = outside.largest > 0 && outside.largest >= from_all;
+    if took(from_above).next().is_some() || is_outside {
         let own = contenders.into_iter().zip(above);
         let own = own.map(|(one, (taken, lasting))| Contender { taken, lasting, ..one });
         return (own.collect(), need(from_above, None));
     }
-    let largest = contenders.iter().filter_map(|one| one.taken).max();
-    let from_all = from(largest);
-    let is_of_others = largest < Some(outside);
+    let is_of_others = largest < Some(outside.unattributed);
     let promised = promised(&contenders, from_all).filter(|_| !is_of_others);
     let promised = promised.and_then(|left| {
         let left = left.saturating_add(shortfall.missing);
         let held_by = |least: u64| {
             let promised = Promised { least, taker_from: from_all };
             let holders = contenders.iter().filter(|one| one.holds_promised(promised));
-            let mut frees: Vec<u64> = holders.filter_map(|one| one.frees).collect();
+            let mut frees: Vec<u64> = holders.filter_map(Contender::frees_promised).collect();
             frees.sort_unstable_by_key(|frees| Reverse(*frees));
             let most = frees.into_iter().take(HOLDERS).reduce(u64::saturating_add)?;
             (most >= left).then_some(promised)

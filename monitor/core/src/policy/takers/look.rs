@@ -25,6 +25,9 @@ const STEADY: Nanos = Nanos(30 * Nanos::SECOND.0);
 /// Who gave back this part of what it held goes up and down.
 const GIVEN_BACK: u64 = 4;
 
+/// Of the time that is looked at, the newest part, in which who has stopped took nothing.
+const OF_WINDOW: u64 = 8;
+
 /// A look at the parties of a scope.
 struct Look<'a> {
     standing: &'a TakerStanding,
@@ -206,7 +209,9 @@ impl TakerStanding {
         let look = Look::of(self, scope, counts, sample, snapshot)?;
         let lately = look.lately()?;
         let (look, lately) = look.without_swings(&lately).unwrap_or((look, lately));
-        let recent = (0..self.slots.len() - 1).rev().find(|slot| look.age(*slot) >= RECENT);
+        // In a slow loss two seconds tell nothing: a leak may come in steps.
+        let late = Nanos(lately.over.0 / OF_WINDOW).max(RECENT);
+        let recent = (0..self.slots.len() - 1).rev().find(|slot| look.age(*slot) >= late);
         let recent = recent.map(|slot| look.since(slot));
         let squeezed = acted_on(sample, |entry| {
             let against = entry.action.reason.threshold.resource();

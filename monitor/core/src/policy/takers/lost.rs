@@ -10,6 +10,7 @@ use crate::model::pod::Place;
 use crate::model::sample::Sample;
 use crate::model::snapshot::{Scope, Snapshot};
 use crate::model::units::{Bytes, Nanos, scale};
+use crate::policy::takers::OF_LARGEST;
 
 /// Shares of what was lost that differ by less than this part are the same, and who takes less than
 /// this part of what it took has stopped.
@@ -32,6 +33,19 @@ pub(crate) struct Lost {
     pub(crate) is_established: bool,
 }
 
+/// What was taken by parties that are no candidates.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Outside {
+    /// The most that one took.
+    pub(crate) largest: u64,
+    /// What those took together that took a quarter of that.
+    pub(crate) alike: u64,
+    /// What belongs to no party.
+    pub(crate) unattributed: u64,
+    /// The most that one took all along.
+    pub(crate) lasting: u64,
+}
+
 impl Lost {
     /// What each party's share of what was lost `all_along` would be of this: who warms up or fills its
     /// heap anew takes much for a while, a leak took its share before, too. It is at most what the party
@@ -51,7 +65,8 @@ impl Lost {
         let recent = recent.filter(|_| !is_long).filter(goes_on);
         let one = |(id, taken): (&CgroupId, &u64)| {
             let usual = scale(all_along.taken_by(*id), self.over.0, all_along.over.0);
-            let most = if is_long && *taken >= usual / 2 { u64::MAX } else { *taken };
+            let is_as_usual = is_long && *taken >= usual / 2;
+            let most = if is_as_usual || squeezed.contains(id) { u64::MAX } else { *taken };
             let along = share(all_along, *id).min(most);
             let is_same = along.abs_diff(*taken) <= taken / NOISE;
             let along = if is_same { *taken } else { along };
@@ -60,7 +75,8 @@ impl Lost {
             let stopped = stopped.filter(|late| *late < taken / NOISE);
             (*id, stopped.map_or(along, |late| late.min(along)))
         };
-        self.taken.iter().map(one).collect()
+        let still = squeezed.iter().filter(|id| !self.taken.contains_key(id));
+        self.taken.iter().chain(still.map(|id| (id, &0))).map(one).collect()
     }
 
     pub(crate) fn taken_by(&self, id: CgroupId) -> u64 {
@@ -71,14 +87,20 @@ impl Lost {
         self.lasting.get(&id).copied().unwrap_or_default()
     }
 
-    /// The most that a party that is none of `but` took, and the most that one took all along. What
-    /// belongs to no party counts in the first.
-    pub(crate) fn largest_but(&self, but: impl Fn(CgroupId) -> bool) -> (u64, u64) {
-        let largest = |of: &BTreeMap<CgroupId, u64>| {
-            of.iter().filter(|(id, _)| !but(**id)).map(|(_, amount)| *amount).max()
+    /// What parties took that are none of `but`.
+    pub(crate) fn outside(&self, but: impl Fn(CgroupId) -> bool) -> Outside {
+        let its = |of: &BTreeMap<CgroupId, u64>| -> Vec<u64> {
+            of.iter().filter(|(id, _)| !but(**id)).map(|(_, amount)| *amount).collect()
         };
-        let taken = largest(&self.taken).unwrap_or_default().max(self.unattributed);
-        (taken, largest(&self.lasting).unwrap_or_default())
+        let (taken, lasting) = (its(&self.taken), its(&self.lasting));
+        let largest = taken.iter().copied().max().unwrap_or_default();
+        let alike = taken.into_iter().filter(|one| *one >= largest / OF_LARGEST);
+        Outside {
+            largest,
+            alike: alike.fold(0, u64::saturating_add),
+            unattributed: self.unattributed,
+            lasting: lasting.into_iter().max().unwrap_or_default(),
+        }
     }
 
     /// So much, which is enough to have a cause, and taken by no party that is known.
@@ -87,21 +109,29 @@ impl Lost {
         Self { lost, is_established: true, ..Self::default() }
     }
 
-    /// For decisions and people: by name, the largest of those that took `from` on, lately or all along.
+    /// For decisions and people: by name, the largest of those that took `from` on, lately or all along;
+    /// of more than are named those first that took what was not `promised`.
     pub(crate) fn told(
         &self,
         snapshot: &Snapshot,
         sample: &Sample,
         from: u64,
+        promised: impl Fn(&Scope) -> bool,
         may_be_marked: impl Fn(CgroupId, &Scope) -> bool,
     ) -> Loss {
-        let took = |id: CgroupId, taken: u64| taken.max(self.lasting_of(id));
-        let mut takers: Vec<_> =
-            self.taken.iter().filter(|(id, taken)| took(**id, **taken) >= from).collect();
-        takers
-            .sort_unstable_by_key(|(id, taken)| (Reverse((self.lasting_of(**id), **taken)), **id));
-        let taker = |(id, taken): (&CgroupId, &u64)| {
-            let scope = snapshot.scopes.get(id)?;
+        let ids: BTreeSet<CgroupId> =
+            self.taken.keys().chain(self.lasting.keys()).copied().collect();
+        let took = |id: &CgroupId| self.taken_by(*id).max(self.lasting_of(*id)) >= from;
+        let mut takers: Vec<(CgroupId, &Scope)> = ids
+            .into_iter()
+            .filter(took)
+            .filter_map(|id| Some((id, snapshot.scopes.get(&id)?)))
+            .collect();
+        let size = |id: CgroupId| (Reverse((self.lasting_of(id), self.taken_by(id))), id);
+        takers.sort_by_cached_key(|(id, scope)| (promised(scope), size(*id)));
+        takers.truncate(NAMED);
+        takers.sort_by_key(|(id, _)| size(*id));
+        let taker = |(id, scope): (CgroupId, &Scope)| {
             let path = scope.path.clone();
             let pod = match &scope.place {
                 Place::Pod { uid, .. } => Some(&**uid),
@@ -109,7 +139,7 @@ impl Lost {
             };
             let known = pod.and_then(|uid| sample.pod(uid));
             let last = || path.segments().next_back().unwrap_or_default().to_owned();
-            Some(Taker {
+            Taker {
                 name: known
                     .map(|pod| pod.name.clone())
                     .or_else(|| pod.map(str::to_owned))
@@ -117,11 +147,11 @@ impl Lost {
                 namespace: known.map(|pod| pod.namespace.clone()).unwrap_or_default(),
                 uid: pod.unwrap_or(&path.0).to_owned(),
                 path,
-                taken: Bytes(*taken),
-                may_be_marked: may_be_marked(*id, scope),
-            })
+                taken: Bytes(self.taken_by(id)),
+                may_be_marked: may_be_marked(id, scope),
+            }
         };
-        let takers = takers.into_iter().take(NAMED).filter_map(taker).collect();
+        let takers = takers.into_iter().map(taker).collect();
         let (lost, unattributed) = (Bytes(self.lost), Bytes(self.unattributed));
         Loss { lost, over: self.over, takers, unattributed }
     }

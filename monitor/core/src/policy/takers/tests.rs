@@ -57,6 +57,12 @@ fn take_in(standing: &mut TakerStanding, samples: &[Sample]) -> Snapshot {
     last
 }
 
+/// The most that a party took, or none.
+fn largest(lost: &Lost) -> u64 {
+    let all = lost.outside(|_| false);
+    all.largest.max(all.unattributed)
+}
+
 fn takers(samples: &[Sample]) -> (u64, Vec<(String, u64)>, u64) {
     let mut standing = TakerStanding::default();
     let snapshot = take_in(&mut standing, samples);
@@ -65,7 +71,8 @@ fn takers(samples: &[Sample]) -> (u64, Vec<(String, u64)>, u64) {
     let told = lost.told(
         &snapshot,
         sample,
-        taker_from(lost.largest_but(|_| false).0, Resource::Memory),
+        taker_from(largest(&lost), Resource::Memory),
+        |_| false,
         |_, _| false,
     );
     let each = told.takers.iter().map(|taker| (taker.full_name(), taker.taken.0 / MIB));

@@ -8,8 +8,8 @@ fn next(left: &TakerStanding, last: &Sample) -> Option<(Vec<String>, u64)> {
     let mut standing: TakerStanding = serde_json::from_str(&text).unwrap();
     let snapshot = take_in(&mut standing, std::slice::from_ref(last));
     let lost = standing.loss(ScopeName::System, Counts::Held, last, &snapshot)?;
-    let from = taker_from(lost.largest_but(|_| false).0, Resource::Memory);
-    let told = lost.told(&snapshot, last, from, |_, _| false);
+    let from = taker_from(largest(&lost), Resource::Memory);
+    let told = lost.told(&snapshot, last, from, |_| false, |_, _| false);
     let names = told.takers.iter().map(crate::model::decision::Taker::full_name).collect();
     Some((names, told.unattributed.0 / MIB))
 }

@@ -1,0 +1,64 @@
+//! Memory that parties outside pods take, and who pays beside them.
+
+use super::family::steady;
+use super::node::{Growth, Kib, MIB, Node, Party, Policy};
+use crate::model::decision::Order;
+use crate::model::pod::QosClass;
+
+fn service(name: &str, held: Kib, growth: Growth) -> Party {
+    let path = format!("/system.slice/{name}");
+    Party { path, growth, is_guilty: growth != Growth::Steady, ..steady(held) }
+}
+
+fn pod(at: usize, request: Kib, held: Kib, growth: Growth) -> Party {
+    let class = if request == 0 { QosClass::BestEffort } else { QosClass::Burstable };
+    let slice = if request == 0 { "besteffort" } else { "burstable" };
+    let path = format!("/kubepods/{slice}/pod{at}");
+    Party { path, class: Some(class), request, growth, ..steady(held) }
+}
+
+/// Whom isobar ends.
+fn ended(node: Node, seconds: u64) -> Vec<String> {
+    let mut ended = Vec::new();
+    node.run_and_tell(Policy::Engine(Order::Cause), seconds, |action| {
+        ended.extend(action.step.is_final().then(|| action.target.uid.clone()));
+    });
+    ended
+}
+
+/// The pod takes more than the service, and has requested it.
+#[test]
+fn leak_of_a_service_is_the_cause_beside_growth_that_was_promised() {
+    #[rustfmt::skip]
+    let table = [
+        // MiB that the pod takes in a second and until then, its request; the service's a second; a steady pod's
+        (16, 420, 440, 8, 180),
+        (16, 420, 440, 8, 40),
+        (12, 420, 700, 4, 180),
+        (20, 500, 520, 6, 100),
+    ];
+    for row @ (rate, until, request, leak, held) in table {
+        let parties = vec![
+            pod(0, request * MIB, 60 * MIB, Growth::WarmUp(rate * MIB, until * MIB)),
+            service("backup.service", 100 * MIB, Growth::Leak(leak * MIB)),
+            pod(1, 0, held * MIB, Growth::Steady),
+        ];
+        // Until the kernel has taken the service, which is marked.
+        let ended = ended(Node::of(1_000 * MIB, 130 * MIB, parties), 45);
+        assert_eq!(ended, Vec::<String>::new(), "{row:?}");
+    }
+}
+
+/// Each of them takes less than the pod.
+#[test]
+fn many_outside_pods_that_grow_alike_are_the_cause() {
+    for (n, rate, own) in [(30, 1_360, 2 * MIB), (12, 3 * MIB, 4 * MIB), (60, 700, MIB)] {
+        let scope =
+            |at: usize| service(&format!("docker-{at}.scope"), 40 * MIB, Growth::Leak(rate));
+        let warm_up = pod(0, 0, 100 * MIB, Growth::WarmUp(own, 4_000 * MIB));
+        let others = (1..4).map(|at| pod(at, 0, 300 * MIB, Growth::Steady));
+        let parties = (0..n).map(scope).chain([warm_up]).chain(others).collect();
+        let ended = ended(Node::of(4_096 * MIB, 500 * MIB, parties), 60);
+        assert!(!ended.contains(&"0".into()), "{n} {rate} {own}: {ended:?}");
+    }
+}
