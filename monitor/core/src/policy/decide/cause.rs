@@ -135,8 +135,12 @@ impl Shortage<'_> {
         self.loss.takers.iter().find(|taker| !self.field.took_what_was_promised(&taker.uid))
     }
 
-    /// Whether most of what counts was taken by a party that is no candidate, or by none.
+    /// Whether most of what counts was taken by a party that is no candidate, or by none; where harm
+    /// counts, whether such a party does most of it.
     fn is_of_other(&self) -> bool {
+        if let Some(is_of_outsider) = self.field.is_harm_of_outsider() {
+            return is_of_outsider;
+        }
         let is_other = |taker| !self.is_candidate(taker);
         self.is_of_none() || self.largest().is_some_and(is_other)
     }

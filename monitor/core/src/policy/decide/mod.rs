@@ -214,7 +214,10 @@ fn after_pending(
             // What is started again may be ended again.
             let resource = action.reason.threshold.resource();
             let comes_back = matches!(resource, Resource::Memory | Resource::Pids);
-            if comes_back && action.step.is_final() && pending.is_back(question.sample) {
+            let is_back =
+                || comes_back && action.step.is_final() && pending.is_back(question.sample);
+            // So may cache be taken back that is read anew.
+            if action.step == StepKind::Reclaim || is_back() {
                 standing.try_again(action);
             }
         }
@@ -301,6 +304,7 @@ fn of_those(
         let able = Able::of(question, &target, first, want);
         let able = Able { may_end, ..able };
         let (step, why) = standing.untried(&able, None)?;
+        let want = able.amount(step);
         Some(Proposal { step, why, target, reason: *first, want, counts: Counts::Always })
     })
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::standing::ReliefStanding;
-use super::steps::is_offered;
+use super::steps::{Able, is_offered};
 use super::target::{target_of, uid};
 use super::{Proposal, Question, wanted};
 use crate::model::cgroup::{Cgroup, CgroupId};
@@ -12,7 +12,6 @@ use crate::model::pod::Place;
 use crate::model::units::Bytes;
 use crate::policy::assess::CALM;
 use crate::policy::rank::{Field, REAL_PART};
-use crate::policy::takers::cache;
 
 /// Where what is missing is clean cache that the kubelet's formula counts as used, and no task
 /// stalls: the largest cache gives it back, a pod's or, for the node, a service's.
@@ -46,9 +45,7 @@ pub(super) fn reclaim_first(
     let untried = parties.iter().filter(|(active, _, uid, _)| {
         *active >= want.0 / REAL_PART && !standing.was_tried(first, uid, StepKind::Reclaim)
     });
-    let (active, _, uid, group) = untried.max_by_key(|(active, id, ..)| (*active, *id))?;
-    // Cache that was not lately used goes first, and the kubelet does not count it.
-    let idle = cache(group)?.0.saturating_sub(*active);
+    let (.., uid, _) = untried.max_by_key(|(active, id, ..)| (*active, *id))?;
     let pod = sample.pod(uid);
     let last = uid.rsplit('/').next().unwrap_or_default();
     let candidate = Candidate {
@@ -57,8 +54,9 @@ pub(super) fn reclaim_first(
         uid: (*uid).into(),
         ..Candidate::default()
     };
-    (sum >= want.0).then(|| Proposal {
-        want: Some(Bytes(want.0.saturating_add(idle))),
-        ..Proposal::gentle(StepKind::Reclaim, target_of(&candidate, question), first)
+    (sum >= want.0).then(|| {
+        let target = target_of(&candidate, question);
+        let amount = Able::of(question, &target, first, Some(want)).amount(StepKind::Reclaim);
+        Proposal { want: amount, ..Proposal::gentle(StepKind::Reclaim, target, first) }
     })
 }

@@ -4,23 +4,33 @@
 use super::Question;
 use super::pending::is_gone;
 use super::standing::ReliefStanding;
-use crate::model::decision::{Action, InForce, Phase, Release, ReleaseReason, Trigger};
+use crate::model::decision::{Action, InForce, Phase, Release, ReleaseReason, StepKind, Trigger};
 use crate::model::threshold::PressureSignal;
-use crate::model::units::{Nanos, scale};
+use crate::model::units::{Bytes, Nanos, scale};
+use crate::policy::assess::growth;
+use crate::policy::scope;
 
 /// No squeeze lasts longer. After ten minutes it has not helped against a shortage that lasts, and
 /// a pod that is slowed for ever is as good as ended without anybody being told: its controller
 /// starts no other one.
 const LONGEST: Nanos = Nanos(600 * Nanos::SECOND.0);
 
-/// Whether memory would last if it were lost as fast again as when this squeeze began.
+/// Whether memory would last if it were lost as fast again as when this squeeze or mark began. With more
+/// than a tenth of it left a mark is not needed however fast that was: a forecast would not be due.
 fn would_last(question: &Question<'_>, standing: &ReliefStanding, action: &Action) -> bool {
     let Trigger::Pressure(threshold) = action.reason.threshold else { return true };
     let PressureSignal::Exhaustion(within) = threshold.on else { return true };
     let left = question.outlook(&action.reason).and_then(|outlook| outlook.left);
     let growth = standing.growth_before(action.id);
     let known = left.zip(growth);
-    known.is_none_or(|(left, growth)| left.0 > scale(growth.0, within.0, Nanos::SECOND.0))
+    let pods = scope::kubepods(question.snapshot);
+    let is_low =
+        || growth::low(question.outlooks, question.sample, pods).contains(&threshold.scope);
+    let lasts = |(left, growth): (Bytes, Bytes)| {
+        left.0 > scale(growth.0, within.0, Nanos::SECOND.0)
+            || action.step == StepKind::Mark && !is_low()
+    };
+    known.is_none_or(lasts)
 }
 
 /// The squeezes and marks whose time is over. The actuator drops by itself those whose cgroups are gone.

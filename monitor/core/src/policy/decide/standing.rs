@@ -45,8 +45,8 @@ pub struct ReliefStanding {
     pub(super) kept: Kept,
     /// Since when a threshold has not been met, of those on which something was tried.
     calm: BTreeMap<String, Nanos>,
-    /// Squeezes against exhaustion, by action: when each was ordered, and how fast memory was lost
-    /// then.
+    /// Squeezes and marks against exhaustion, by action: when each was ordered, and how fast memory was
+    /// lost then.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     slowed: BTreeMap<u64, (Nanos, Bytes)>,
     /// Marks that were ordered lately, by action.
@@ -224,6 +224,7 @@ impl ReliefStanding {
             // Nothing is waited for: it has an effect only if memory runs out.
             let (at, uid) = (sample.at.boot, action.target.uid.clone());
             self.marks.insert(action.id, Mark { at, uid, has_failed: false });
+            self.slowed.extend(growth.map(|growth| (action.id, (at, growth))));
             return;
         }
         self.try_on(&action.target, &action.reason.threshold, action.step);
@@ -253,7 +254,7 @@ impl ReliefStanding {
         self.marks.values().any(|mark| mark.uid == uid && mark.has_failed)
     }
 
-    /// How fast memory was lost when this squeeze began.
+    /// How fast memory was lost when this squeeze or mark began.
     pub(super) fn growth_before(&self, action: u64) -> Option<Bytes> {
         self.slowed.get(&action).map(|(_, growth)| *growth)
     }
@@ -319,7 +320,8 @@ impl ReliefStanding {
     /// counts.
     pub(super) fn forget(&mut self, question: &Question<'_>) {
         let now = question.sample.at.boot;
-        let is_in_force = |id: &u64| question.sample.squeezes().any(|e| e.action.id == *id);
+        let in_force = || question.sample.squeezes().chain(question.sample.marks());
+        let is_in_force = |id: &u64| in_force().any(|entry| entry.action.id == *id);
         self.given_up.retain(|id, since| is_in_force(id) || now.since(*since) < LATE);
         self.slowed.retain(|id, (at, _)| is_in_force(id) || now.since(*at) < ORDERED);
         for outcome in &question.sample.outcomes {

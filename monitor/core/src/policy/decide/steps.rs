@@ -15,6 +15,7 @@ use crate::model::threshold::{PressureSignal, Resource, Signal};
 use crate::model::units::{Bytes, Nanos};
 use crate::policy::assess::pressure::is_emergency;
 use crate::policy::rank::harm::HarmStanding;
+use crate::policy::rank::{Purpose, REAL_PART};
 
 /// The kernel gives no cgroup less CPU weight.
 const LEAST_WEIGHT: u64 = 1;
@@ -96,6 +97,8 @@ pub(super) struct Able<'a> {
     pub(super) harm_budget: Nanos,
     /// The budget has room for a step that ends work.
     pub(super) may_end: bool,
+    /// In the order `cause` cache is taken back where no task stalls, before a candidate is chosen.
+    pub(super) is_by_cause: bool,
 }
 
 impl<'a> Able<'a> {
@@ -109,7 +112,9 @@ impl<'a> Able<'a> {
         let Question { relief, sample, harm, ranking, .. } = *question;
         let knows_harm = ranking.is_none_or(|ranking| ranking.order != Order::Kubelet);
         let harm_budget = if knows_harm { relief.harm_budget } else { Nanos(0) };
-        Self { relief, sample, target, reason, want, harm, harm_budget, may_end: true }
+        let is_by_cause = ranking.is_some_and(|ranking| ranking.order == Order::Cause);
+        let may_end = true;
+        Self { relief, sample, target, reason, want, harm, harm_budget, may_end, is_by_cause }
     }
 
     pub(super) fn can(&self, step: StepKind) -> bool {
@@ -120,8 +125,9 @@ impl<'a> Able<'a> {
             && (self.may_end || !step.is_final())
             && match step {
                 // A part of what is wanted would cost its deadline and leave the shortage.
-                Reclaim => group
-                    .is_some_and(|group| self.want.is_some_and(|want| reclaimable(group) >= want)),
+                Reclaim => group.zip(self.want).is_some_and(|(group, want)| {
+                    !self.is_by_cause && reclaimable(group, &self.reason.threshold) >= want
+                }),
                 // The API knows pods by name alone.
                 Evict => self.is_known_by_name(),
                 Mark => self.has_cgroups(group),
@@ -157,6 +163,18 @@ impl<'a> Able<'a> {
         let harm = self.harm.in_reach(Resource::Cpu, self.target);
         let budget = self.harm_budget;
         !is_cpu || (!has_least && harm.is_none_or(|harm| harm > Nanos(0) && harm >= budget))
+    }
+
+    /// How much a step gives back. Cache that was not lately used goes first, and the kubelet does not
+    /// count it; an eighth more, or the next page would make the threshold met again.
+    pub(super) fn amount(&self, step: StepKind) -> Option<Bytes> {
+        let group = self.target.cgroup.and_then(|id| self.sample.cgroups.get(&id));
+        let stat = group.and_then(|group| group.memory.stat).unwrap_or_default();
+        let want = self.want.filter(|_| step == Reclaim).map(|want| {
+            let margin = want.0 / REAL_PART;
+            Bytes(want.0.saturating_add(margin).saturating_add(stat.inactive_file.0))
+        });
+        want.or(self.want)
     }
 
     fn has_cgroups(&self, own: Option<&Cgroup>) -> bool {
@@ -215,18 +233,21 @@ pub(super) fn is_offered(step: StepKind, relief: &Relief, sample: &Sample) -> bo
     can(&step) && !is_idle(&step)
 }
 
-/// Memory that its owner would miss least: clean cache that was not lately used, and slab; of these
-/// what `memory.min` does not protect. The kubelet sets that with MemoryQoS on pods and the same on
-/// their containers, and `memory.reclaim` spares containers up to it.
+/// What reclaim gives back of what a threshold of the kubelet counts as used: active cache and, below the
+/// limit of all pods, slab; of these what `memory.min` does not protect. The kubelet sets that with
+/// MemoryQoS on pods and the same on their containers, and `memory.reclaim` spares containers up to it.
 ///
 /// Source: `mem_cgroup_calculate_protection`, mm/memcontrol.c.
-fn reclaimable(group: &Cgroup) -> Bytes {
+fn reclaimable(group: &Cgroup, against: &Trigger) -> Bytes {
     let stat = group.memory.stat.unwrap_or_default();
+    let counts_slab = Purpose::of(against).is_pods_limit();
+    let slab = if counts_slab { stat.slab_reclaimable.0 } else { 0 };
     let protected = match group.memory.min {
         Some(Limit::At(n)) => n,
         Some(Limit::Max) => u64::MAX,
         None => 0,
     };
     let bare = group.memory.current.map_or(u64::MAX, |held| held.0.saturating_sub(protected));
-    Bytes(stat.inactive_file.0.saturating_add(stat.slab_reclaimable.0).min(bare))
+    let bare = bare.saturating_sub(stat.inactive_file.0);
+    Bytes(stat.active_file.0.saturating_add(slab).min(bare))
 }

@@ -82,8 +82,8 @@ fn decide_begins_with_the_gentlest_step() {
     for (trigger, reclaimable, is_known, want) in table {
         let mut node = Node::new();
         for group in node.sample.cgroups.values_mut().map(Arc::make_mut) {
-            let inactive_file = Bytes(reclaimable * MIB);
-            group.memory.stat = Some(MemoryStat { inactive_file, ..MemoryStat::default() });
+            let active_file = Bytes(reclaimable * MIB);
+            group.memory.stat = Some(MemoryStat { active_file, ..MemoryStat::default() });
         }
         node.sample.pods = node.sample.pods.filter(|_| is_known);
         // Fifty mebibytes are missing; of an exhaustion, that many nanoseconds are left.
@@ -109,7 +109,7 @@ fn decide_reclaims_nothing_that_memory_qos_protects() {
     for (min, want) in table {
         let mut node = Node::new();
         for group in node.sample.cgroups.values_mut().map(Arc::make_mut) {
-            let stat = MemoryStat { inactive_file: Bytes(60 * MIB), ..MemoryStat::default() };
+            let stat = MemoryStat { active_file: Bytes(60 * MIB), ..MemoryStat::default() };
             (group.memory.stat, group.memory.min) = (Some(stat), min);
         }
         assert_eq!(short(&node.at(1, &hard)), Some(("a", want)), "{min:?}");

@@ -133,35 +133,26 @@ impl<'a> Pool<'a> {
         let largest_part = disks.map(HarmByParty::largest_part).unwrap_or_default();
         let need = Need { outside_harm, largest_part, ..need };
         let scale = Scale::new(&contenders, rules.order, purpose, &need);
-        let is_spared = |one: &&Contender| {
-            one.spared.is_some()
-                || scale.promised(one).is_some()
-                || scale.took_what_was_promised(one)
+        let uids = |is: &dyn Fn(&Contender) -> bool| -> BTreeSet<&str> {
+            contenders.iter().filter(|one| is(one)).map(|one| one.uid.as_str()).collect()
         };
-        let promised = contenders.iter().filter(|one| scale.took_what_was_promised(one));
-        let promised: BTreeSet<&str> = promised.map(|one| one.uid.as_str()).collect();
-        let spared = contenders.iter().filter(is_spared);
-        let spared: BTreeSet<&str> = spared.map(|one| one.uid.as_str()).collect();
+        let promised = uids(&|one| scale.took_what_was_promised(one));
+        let spared = uids(&|one| one.spared.is_some() || scale.promised(one).is_some());
+        let is_promised = |scope: &Scope| promised.contains(uid_of(scope));
+        let is_spared = |scope: &Scope| is_promised(scope) || spared.contains(uid_of(scope));
         let may_be_marked = |id, scope: &Scope| {
-            let is_spared = match &scope.place {
-                // What it took it was promised.
-                Place::Pod { .. } if need.promised.is_some() || need.is_of_others => true,
-                Place::Pod { uid, .. } => spared.contains(&**uid),
-                _ => spared.contains(&*scope.path.0),
-            };
-            !is_spared && protected.may_be_marked(id, scope)
+            // What pods took they were promised.
+            let is_of_pods = need.promised.is_some() || need.is_of_others;
+            let is_in_it = is_of_pods && matches!(scope.place, Place::Pod { .. });
+            !is_in_it && !is_spared(scope) && protected.may_be_marked(id, scope)
         };
         let from = need.taker_from.unwrap_or_default();
-        let is_promised = |scope: &Scope| match &scope.place {
-            Place::Pod { uid, .. } => promised.contains(&**uid),
-            _ => promised.contains(&*scope.path.0),
-        };
         let told = |lost: Lost| lost.told(snapshot, sample, from, is_promised, may_be_marked);
         let loss = lost.map(told);
         let mut caches = BTreeMap::new();
         if is_memory && rules.order == Order::Cause && purpose.scope() == ScopeName::System {
             caches = protected.caches(takers.parties(), sample);
-            caches.retain(|id, _| !spared.contains(&*snapshot.scopes[id].path.0));
+            caches.retain(|id, _| !is_spared(&snapshot.scopes[id]));
         }
         let stalls = is_memory.then(|| Stalls::of_node(node)).flatten();
         Self { contenders, outsiders, purpose, rules, need, loss, is_not_yet_known, caches, stalls }
@@ -175,6 +166,14 @@ impl<'a> Pool<'a> {
         let (outsiders, caches) = (&self.outsiders[..], Some(&self.caches));
         let stalls = self.stalls.as_ref();
         Field { outsiders, loss, is_not_yet_known, caches, stalls, ..field }
+    }
+}
+
+/// A pod's uid; of what is no pod's, its path.
+fn uid_of(scope: &Scope) -> &str {
+    match &scope.place {
+        Place::Pod { uid, .. } => uid,
+        _ => &scope.path.0,
     }
 }
 
@@ -331,6 +330,15 @@ impl<'a> Field<'a> {
     #[must_use]
     pub fn stalls(&self) -> Option<&'a Stalls> {
         self.stalls
+    }
+
+    /// Where harm makes a candidate a cause: whether a party that is none does more of it than all of them.
+    #[must_use]
+    pub fn is_harm_of_outsider(&self) -> Option<bool> {
+        let Some(By::Harm { .. }) = self.scale.cause else { return None };
+        let candidates = self.open.iter().copied().chain(self.groups.iter().map(|one| &one.sum));
+        let most = candidates.filter_map(|one| Some(one.harm?.others)).max();
+        Some(self.outsiders.first().map(|outsider| outsider.harm) > most)
     }
 
     /// Whether candidates are compared by what they took of memory.

@@ -10,7 +10,7 @@ use crate::model::cgroup::CgroupId;
 use crate::model::condition::ScopeName;
 use crate::model::decision::Phase;
 use crate::model::sample::Sample;
-use crate::model::snapshot::Snapshot;
+use crate::model::snapshot::{Snapshot, working_set};
 use crate::model::threshold::Resource;
 use crate::model::units::Nanos;
 use crate::policy::scope;
@@ -22,6 +22,8 @@ const PART: u64 = 20;
 const LEAST_PART: u64 = 200;
 /// What a party held for so long it may give back and take again: that is no growth.
 const STEADY: Nanos = Nanos(30 * Nanos::SECOND.0);
+/// In the first seconds of watching so large a part of what is left is a cause.
+const OF_LEFT: u64 = 4;
 /// Who gave back this part of what it held goes up and down.
 const GIVEN_BACK: u64 = 4;
 
@@ -35,6 +37,8 @@ struct Look<'a> {
     counts: Counts,
     /// What the scope has.
     capacity: u64,
+    /// What is left of memory, where that is known.
+    left: Option<u64>,
     /// Less growth has no cause.
     least: u64,
     /// What the node has in use and no party holds counts.
@@ -68,7 +72,16 @@ impl<'a> Look<'a> {
             Counts::Threads => (sample.node.max_threads?, Resource::Pids),
             _ => (capacity(scope, sample, within.map(|(_, pods)| pods))?, Resource::Memory),
         };
+        let left = match (counts, within) {
+            (Counts::Threads, _) => None,
+            (_, Some((_, pods))) => {
+                let held = pods.files.as_deref().and_then(working_set);
+                held.map(|held| capacity.saturating_sub(held.0))
+            }
+            (_, None) => sample.node.memory.map(|memory| memory.available.0),
+        };
         Some(Self {
+            left,
             standing,
             parties: parties.map(|(id, readings)| (*id, readings)).collect(),
             counts,
@@ -146,9 +159,11 @@ impl<'a> Look<'a> {
             }
         }
         // Of the first seconds of watching so much is a cause, too: it cannot be one allocation more.
+        let least =
+            self.left.map_or(u64::MAX, |left| (left / OF_LEFT).max(self.capacity / LEAST_PART));
         let early = || {
             let lost = (last > 0 && self.age(0) >= RECENT).then(|| self.since(0))?;
-            (lost.lost >= self.capacity / PART).then_some(lost)
+            (lost.lost >= least.min(self.capacity / PART)).then_some(lost)
         };
         most.or_else(early)
     }
@@ -164,7 +179,7 @@ impl<'a> Look<'a> {
     /// scope had room for that. `None` where no other party took a real part of it all along, or those who
     /// go up and down never held so much together.
     fn without_swings(&self, lately: &Lost) -> Option<(Self, Lost)> {
-        let Self { standing, counts, capacity, least, is_whole, .. } = *self;
+        let Self { standing, counts, capacity, left, least, is_whole, .. } = *self;
         let before = self.parties.iter().filter(|(id, _)| self.may_be_kept(*id));
         let peaks: BTreeMap<_, _> = before
             .filter_map(|(id, readings)| Some((*id, standing.peak(*id, readings, counts)?)))
@@ -173,7 +188,8 @@ impl<'a> Look<'a> {
         let swung = peaks.keys().filter(|id| lately.taken_by(**id) >= least);
         let swung = swung.map(|id| lately.taken_by(*id).max(all.taken_by(*id))).max()?;
         let (parties, ended) = (self.parties.clone(), self.ended.clone());
-        let look = Self { standing, parties, counts, capacity, least, is_whole, ended, peaks };
+        let look =
+            Self { standing, parties, counts, capacity, left, least, is_whole, ended, peaks };
         let is_cause = |lately: &Lost| lately.is_established && lately.over <= ALONG;
         let lately = look.lately().filter(is_cause)?;
         let others = look.along(&lately).taken;

@@ -169,3 +169,34 @@ pub(crate) fn capacity(scope: ScopeName, sample: &Sample, pods: Option<&Scope>) 
         ScopeName::Kubepods => limit().or(total),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lasting_counts_who_stands_still_because_isobar_squeezes_it() {
+        let (leak, warm_up) = (CgroupId(1), CgroupId(2));
+        let lost = |lost, seconds: u64, taken: &[(CgroupId, u64)]| Lost {
+            over: Nanos(seconds * Nanos::SECOND.0),
+            taken: taken.iter().copied().collect(),
+            ..Lost::established(lost)
+        };
+        let all_along = lost(2_320, 100, &[(leak, 2_100), (warm_up, 220)]);
+        #[rustfmt::skip]
+        let table = [
+            // what the leak took lately, whether it is squeezed; its share
+            (0,  true,  Some(217)),
+            (0,  false, None),
+            (10, true,  Some(217)),
+            (10, false, Some(10)),
+        ];
+        for (taken, is_squeezed, want) in table {
+            let mut lately = lost(240, 10, &[(warm_up, 220)]);
+            lately.taken.extend((taken > 0).then_some((leak, taken)));
+            let squeezed = is_squeezed.then_some(leak).into_iter().collect();
+            let got = lately.lasting(&all_along, None, &squeezed).get(&leak).copied();
+            assert_eq!(got, want, "{taken} {is_squeezed}");
+        }
+    }
+}

@@ -40,6 +40,8 @@ pub(super) enum Growth {
     WarmUpLater(u64, Kib, Kib),
     /// Until so much is held, then from the beginning.
     Sawtooth(Kib, Kib),
+    /// By so much at once, each so many milliseconds.
+    Steps(u64, Kib),
     /// For a second in each four.
     Bursts(Kib),
     /// Once less than so much is left, by so much a second, until so much is held.
@@ -189,6 +191,8 @@ impl Node {
                 }
                 Growth::Bursts(rate) if (now / 1_000).is_multiple_of(4) => party.held += part(rate),
                 Growth::Bursts(_) => {}
+                Growth::Steps(each, by) if now / each != (now - step) / each => party.held += by,
+                Growth::Steps(..) => {}
                 Growth::Swing(most, period) => {
                     let half = period as Kib / 2;
                     let up = half - (half - (now % period) as Kib).abs();

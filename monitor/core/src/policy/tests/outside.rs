@@ -62,3 +62,22 @@ fn many_outside_pods_that_grow_alike_are_the_cause() {
         assert!(!ended.contains(&"0".into()), "{n} {rate} {own}: {ended:?}");
     }
 }
+
+/// A leak that comes in steps goes on between them, beside one that has what it needs.
+#[test]
+fn leak_in_steps_has_not_stopped() {
+    for (period, rate) in [(15, 32), (20, 40), (12, 24)] {
+        let leak = Growth::Steps(period * 1_000, rate * MIB);
+        let until = 2_200 * MIB;
+        let parties = vec![
+            Party { is_guilty: true, ..pod(0, 512 * MIB, 4_000 * MIB, leak) },
+            pod(1, 0, 1_000 * MIB, Growth::WarmUpLater(60_000, 30 * MIB, until)),
+            pod(2, 0, 3_000 * MIB, Growth::Steady),
+        ];
+        let used = 4_000 + 2_200 + 3_000 + rate * 285 / period as Kib;
+        let base = 16_384 * MIB - used * MIB - 100 * MIB;
+        let node = Node::of(16_384 * MIB, base, parties);
+        let ended = ended(node, 420);
+        assert!(ended.first().is_some_and(|uid| uid == "0"), "{period} {rate}: {ended:?}");
+    }
+}

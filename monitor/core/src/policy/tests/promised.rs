@@ -59,6 +59,22 @@ fn mark_is_not_for_what_was_promised() {
     assert_eq!(first(&done).0, Some("1"), "{done:?}");
 }
 
+/// Five takers are named, and one that was promised nothing is among them.
+#[test]
+fn mark_is_for_who_was_promised_nothing_however_many_took_more() {
+    let pod = |at: usize| Party {
+        path: format!("/kubepods/burstable/pod{at}"),
+        class: Some(QosClass::Burstable),
+        request: 8_000 * MIB,
+        growth: Growth::Leak(60 * MIB),
+        ..steady(300 * MIB)
+    };
+    let leak = best_effort(9, 200 * MIB, Growth::Leak(25 * MIB));
+    let others = (1..7).map(pod).chain([leak]);
+    let done = actions(node(12_000 * MIB, Growth::Leak(60 * MIB), others), 0);
+    assert_eq!(first(&done).0, Some("9"), "{done:?}");
+}
+
 #[test]
 fn growth_that_was_promised_is_no_cause_beside_what_the_kernel_takes() {
     let steady = best_effort(1, 8_000 * MIB, Growth::Steady);
@@ -76,6 +92,28 @@ fn holders_of_what_was_promised_pay_one_by_one() {
     let Toll { wrong, right, out_of_memory, .. } = toll;
     assert_eq!((wrong, out_of_memory), (0, 0), "{toll:?}");
     assert!((1..=2).contains(&right), "{toll:?}");
+}
+
+/// What one requests itself it takes again, and nothing is won.
+#[test]
+fn holder_of_a_little_more_than_it_requests_is_spared() {
+    for (request, held) in [(1_150, 1_200), (1_190, 1_200), (900, 930)] {
+        let path = "/kubepods/burstable/pod1".into();
+        let class = Some(QosClass::Burstable);
+        let a_little = Party { path, class, request: request * MIB, ..steady(held * MIB) };
+        let others = [2, 3].map(|at| best_effort(at, 450 * MIB, Growth::Steady));
+        let growth = Growth::WarmUp(40 * MIB, 2_000 * MIB);
+        let parties = [a_little].into_iter().chain(others);
+        let node =
+            Node { memory: 4_096 * MIB, base: 700 * MIB, ..node(2_048 * MIB, growth, parties) };
+        let mut ended = Vec::new();
+        node.run_and_tell(Policy::Engine(Order::Cause), 60, |action| {
+            ended.extend(action.step.is_final().then(|| action.target.uid.clone()));
+        });
+        ended.sort();
+        ended.dedup();
+        assert!(!ended.is_empty() && ended.iter().all(|uid| *uid != "1"), "{request}: {ended:?}");
+    }
 }
 
 /// They start as memory becomes short, and each of them grows a little.

@@ -211,8 +211,8 @@ fn untried_skips_earlier_steps_after_a_new_one() {
     for second in 1..=400 {
         if second == 200 {
             let a = node.sample.cgroups.values_mut().map(Arc::make_mut).next().unwrap();
-            let inactive_file = Bytes(60 * MIB);
-            a.memory.stat = Some(MemoryStat { inactive_file, ..MemoryStat::default() });
+            let active_file = Bytes(60 * MIB);
+            a.memory.stat = Some(MemoryStat { active_file, ..MemoryStat::default() });
         }
         let action = node.at(second, &soft).actions.pop();
         seen.extend(action.map(|a| (a.target.name, a.step, a.escalates_to)));

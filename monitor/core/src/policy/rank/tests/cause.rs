@@ -188,6 +188,27 @@ fn cause_is_who_holds_what_others_were_promised() {
     }
 }
 
+/// What was swapped out counts against the request, too.
+#[test]
+fn takers_above_request_hold_more_than_they_request() {
+    #[rustfmt::skip]
+    let table = [
+        // MiB that it holds, swap included, beside a request of 512; is it above that
+        (None,        false),
+        (Some(500),   false),
+        (Some(2_400), true),
+    ];
+    for (holds, want) in table {
+        let swapped = pod("swapped", QosClass::Burstable, 0, "512Mi", "400Mi");
+        let holds = holds.map(|mib| mib * MIB);
+        let pods = [Contender { holds, ..took(Some(900), Some(400), swapped) }];
+        let rules = settings::Ranking::default();
+        let memory = purpose("memory.available");
+        let field = Field::for_need(&pods, memory, Order::Cause, &rules, &Need::default());
+        assert_eq!(field.takers_above_request(1, 0).len(), usize::from(want), "{holds:?}");
+    }
+}
+
 #[test]
 fn cause_is_harm_where_work_waits() {
     let with = |name: &str, ms, taken| Contender {
