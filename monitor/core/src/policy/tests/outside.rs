@@ -81,3 +81,32 @@ fn leak_in_steps_has_not_stopped() {
         assert!(ended.first().is_some_and(|uid| uid == "0"), "{period} {rate}: {ended:?}");
     }
 }
+
+/// Between its steps memory is not foretold to run out, and with the next one it does.
+#[test]
+fn leak_in_steps_stays_marked() {
+    for (period, rate, left) in [(18, 200, 950), (15, 260, 1_250), (25, 180, 870)] {
+        let mut leak =
+            service("cache.service", 1_900 * MIB, Growth::Steps(period * 1_000, rate * MIB));
+        leak.is_guilty = true;
+        let parties = vec![leak, pod(1, 0, 300 * MIB, Growth::Steady)];
+        let node = Node::of(4_096 * MIB, (4_096 - 2_200 - left) * MIB, parties);
+        let toll = node.run(Policy::Engine(Order::Cause), 130);
+        assert!(toll.wrong == 0 && toll.right > 0, "{period} {rate}: {toll:?}");
+    }
+}
+
+/// The agent has not watched for ten seconds yet, and less than a twentieth of the memory is left.
+#[test]
+fn leak_is_marked_in_the_first_seconds() {
+    for (left, rate) in [(700, 150), (500, 90), (760, 250)] {
+        let parties = vec![
+            service("backup.service", 3_000 * MIB, Growth::Leak(rate * MIB)),
+            pod(1, 0, 1_500 * MIB, Growth::Steady),
+            pod(2, 0, 2_500 * MIB, Growth::Steady),
+        ];
+        let node = Node::of(16_384 * MIB, (16_384 - 7_000 - left) * MIB, parties);
+        let toll = node.run(Policy::Engine(Order::Cause), 14);
+        assert!(toll.wrong == 0 && toll.right > 0, "{left} {rate}: {toll:?}");
+    }
+}

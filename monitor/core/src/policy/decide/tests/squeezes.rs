@@ -202,6 +202,24 @@ fn decide_emergency_without_a_candidate_keeps_the_step() {
 }
 
 #[test]
+fn reclaim_that_served_is_tried_again() {
+    let soft = [met(threshold(Signal::MemoryAvailable, seconds(30)))];
+    let mut node = Node::new();
+    for group in node.sample.cgroups.values_mut().map(Arc::make_mut) {
+        let (active_file, inactive_file) = (Bytes(90 * MIB), Bytes(7 * MIB));
+        group.memory.stat =
+            Some(MemoryStat { active_file, inactive_file, ..MemoryStat::default() });
+    }
+    let first = node.at(1, &soft);
+    assert_eq!(short(&first), Some(("a", Reclaim)));
+    // Of 50 MiB that are missing an eighth more, and before it what counts as free already.
+    let amount = first.actions[0].want.map(|want| want.0);
+    assert_eq!(amount, Some(50 * MIB + 50 * MIB / 8 + 7 * MIB));
+    node.at(2, &[]);
+    assert_eq!(short(&node.at(5, &soft)), Some(("a", Reclaim)));
+}
+
+#[test]
 fn untried_skips_earlier_steps_after_a_new_one() {
     let soft = [met(threshold(Signal::MemoryAvailable, seconds(30)))];
     let mut node = Node::new();
