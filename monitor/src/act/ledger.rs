@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::decision::{Action, InForce, Phase, Release, ReleaseReason};
-use isobar_core::model::units::{Bytes, Nanos};
+use isobar_core::model::units::{Bytes, Nanos, Percent};
 use serde::{Deserialize, Serialize};
 
 use crate::state;
@@ -118,8 +118,22 @@ impl Ledger {
         phase: Phase,
     ) -> Result<(), LedgerError> {
         self.document.actions.retain(|entry| entry.action.id != action.id);
-        self.document.actions.push(InForce { action: action.clone(), since, held, phase });
+        self.document.actions.push(InForce {
+            action: action.clone(),
+            since,
+            held,
+            phase,
+            largest: None,
+        });
         self.save()
+    }
+
+    /// What is known of a mark's largest process. It is written down with the next entry.
+    pub(super) fn weigh(&mut self, action: u64, largest: Option<Percent>) {
+        let mut its = self.document.actions.iter_mut().filter(|entry| entry.action.id == action);
+        if let Some(entry) = its.next() {
+            entry.largest = largest.or(entry.largest);
+        }
     }
 
     /// A stop or a kill is over.

@@ -10,9 +10,11 @@ use std::path::Path;
 use super::cgroup::CgroupDir;
 use super::error::ActError;
 use super::ledger::{Ledger, Override};
-use super::process::{Stat, oom_score_adj, processes};
+use super::process::{Stat, oom_score_adj, oom_size, processes};
+use super::target::OpenTarget;
 use super::throttle;
 use isobar_core::model::decision::Action;
+use isobar_core::model::units::Percent;
 
 /// The name of the override of a cgroup's processes.
 pub(super) const SCORE: &str = "oom_score_adj";
@@ -118,6 +120,15 @@ pub(super) fn mark(
         Some(Err(_)) | None => "",
     };
     Ok(format!("{SCORE} of {processes} raised to {HIGHEST}{together}"))
+}
+
+/// Of what a target's processes have in memory and swap, the part of the largest.
+pub(super) fn largest(proc: &Path, target: &OpenTarget) -> Option<Percent> {
+    let mut pids = Vec::new();
+    target.work().try_for_each(|group| group.pids(&mut pids)).ok()?;
+    let sizes: Vec<u64> = pids.into_iter().filter_map(|pid| oom_size(proc, pid)).collect();
+    let all = sizes.iter().copied().fold(0, u64::saturating_add);
+    sizes.into_iter().max().filter(|_| all > 0).map(|most| Percent::share(most, all))
 }
 
 /// The processes in and below a cgroup, each with its score.

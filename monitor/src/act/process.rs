@@ -62,6 +62,18 @@ pub(super) fn oom_score_adj(proc: &Path, pid: u32) -> Option<i32> {
     fs::read_to_string(path).ok()?.trim_end().parse().ok()
 }
 
+/// What a process has in memory and swap, in KiB: so the kernel's `oom_badness` counts it, with page
+/// tables beside. `None` if it is gone.
+pub(super) fn oom_size(proc: &Path, pid: u32) -> Option<u64> {
+    let status = fs::read(proc.join(pid.to_string()).join("status")).ok()?;
+    let line = |line: &[u8]| {
+        let line = std::str::from_utf8(line).ok()?;
+        let kib = line.strip_prefix("VmRSS:").or_else(|| line.strip_prefix("VmSwap:"))?;
+        kib.trim().strip_suffix(" kB")?.parse::<u64>().ok()
+    };
+    Some(status.split(|byte| *byte == b'\n').filter_map(line).fold(0, u64::saturating_add))
+}
+
 /// Resident memory of processes together, in bytes; `None` if one of them does not say.
 pub(super) fn resident(proc: &Path, pids: &[u32]) -> Option<u64> {
     let of = |pid: &u32| {

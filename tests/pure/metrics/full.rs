@@ -179,7 +179,7 @@ fn action() -> Action {
 
 fn sample() -> Sample {
     let phase = InForcePhase::Ending;
-    let in_force = InForce { action: action(), since: Nanos(0), held: None, phase };
+    let in_force = InForce { action: action(), since: Nanos(0), held: None, phase, largest: None };
     let outcome = Outcome {
         action: 1,
         result: OutcomeResult::Done,

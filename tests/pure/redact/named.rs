@@ -173,8 +173,13 @@ pub(super) fn sample(mut sample: Sample, like: &Action) -> Sample {
         ended: Some(1),
     }];
     let since = Nanos(5);
-    sample.in_force =
-        vec![InForce { action: action(like), since, held: None, phase: Phase::Marked }];
+    sample.in_force = vec![InForce {
+        action: action(like),
+        since,
+        held: None,
+        phase: Phase::Marked,
+        largest: None,
+    }];
     sample.runners = vec![runner()];
     let gap = |object: &str| Gap {
         object: object.into(),

@@ -104,6 +104,7 @@ impl Actuator {
             true => refused.into_iter().collect(),
             false => done.into_iter().collect(),
         };
+        self.ledger.weigh(action.id, mark::largest(&self.options.proc, &target));
         self.keep_or_undo(action, done)
     }
 

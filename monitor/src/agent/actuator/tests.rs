@@ -112,8 +112,13 @@ fn report_hears_news_without_an_order() {
 
 #[test]
 fn report_says_that_the_thread_exited() {
-    let squeeze =
-        InForce { action: action(9), since: Nanos(0), held: None, phase: Phase::Squeezed };
+    let squeeze = InForce {
+        action: action(9),
+        since: Nanos(0),
+        held: None,
+        phase: Phase::Squeezed,
+        largest: None,
+    };
     let first = Answer { in_force: vec![squeeze], is_busy: true, ..Answer::default() };
     let mut handle = Handle::spawn(first, |_, _| panic!("a defect")).unwrap();
     handle.hand_over(&relief(1..=1), clock::now().boot);
@@ -225,6 +230,7 @@ fn leave_takes_squeezes_back_and_is_not_held_up_for_long() {
                 since: Nanos(0),
                 held: None,
                 phase: Phase::Squeezed,
+                largest: None,
             };
             let mut in_force = Vec::new();
             match order {

@@ -136,7 +136,8 @@ fn run_takes_squeezes_back_without_its_tick() {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
         let mut action = Action { is_enforced: true, ..action(1) };
         (action.target.cgroup, action.target.path) = (Some(cgroup), Some(path.clone()));
-        let entry = InForce { action, since: Nanos(0), held: None, phase: Phase::Squeezed };
+        let entry =
+            InForce { action, since: Nanos(0), held: None, phase: Phase::Squeezed, largest: None };
         let ledger = json!({ "boot": boot.trim_end(), "actions": [entry], "overrides": [{
             "cgroup": cgroup, "path": path, "file": "cpu.weight", "before": "100", "wrote": "10",
             "actions": [1],

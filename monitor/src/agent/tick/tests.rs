@@ -138,7 +138,13 @@ fn reload_to_enforcing_takes_up_the_ledger_first() {
     let dir = tempfile::tempdir().unwrap();
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let action = Action { is_enforced: true, step: StepKind::KillContainers, ..action(7) };
-    let entry = InForce { action, since: clock::now().boot, held: None, phase: Phase::Ending };
+    let entry = InForce {
+        action,
+        since: clock::now().boot,
+        held: None,
+        phase: Phase::Ending,
+        largest: None,
+    };
     let ledger = json!({ "boot": boot.trim_end(), "actions": [entry], "overrides": [] });
     std::fs::write(dir.path().join("ledger.json"), ledger.to_string()).unwrap();
     let mut orders = orders(&[], &[StepKind::Reclaim]);

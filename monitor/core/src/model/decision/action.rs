@@ -8,7 +8,7 @@ use super::Met;
 use super::aftermath::Restart;
 use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::settings::Deletion;
-use crate::model::units::{Bytes, Nanos};
+use crate::model::units::{Bytes, Nanos, Percent};
 
 /// One step of relief.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -332,6 +332,10 @@ pub struct InForce {
     /// What the target held then; `None` where memory is not accounted.
     pub held: Option<Bytes>,
     pub phase: Phase,
+    /// Of a mark: of what the target's processes have in memory and swap, the part of the largest, which
+    /// the kernel compares; `None` if it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub largest: Option<Percent>,
 }
 
 impl InForce {

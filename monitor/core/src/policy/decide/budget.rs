@@ -64,8 +64,9 @@ mod tests {
         const MEMORY: Option<Resource> = Some(Resource::Memory);
         const PIDS: Option<Resource> = Some(Resource::Pids);
         const STORAGE: Option<Resource> = Some(Resource::Storage);
+        type Row = (&'static [Option<Resource>], Option<u64>, Option<u64>);
         #[rustfmt::skip]
-        let table: [(&[Option<Resource>], Option<u64>, Option<u64>); 6] = [
+        let table: [Row; 6] = [
             // what victims were ended for, one at each instant; when there is room again, and where memory presses
             (&[],                        None,      None),
             (&[STORAGE],                 None,      None),

@@ -11,7 +11,7 @@ use crate::model::decision::{Action, Taker};
 use crate::model::pod::{Place, QosClass};
 use crate::model::request::request;
 use crate::model::sample::Sample;
-use crate::model::units::scale;
+use crate::model::units::{Percent, scale};
 use crate::model::workload::Pod;
 use crate::policy::assess::critical::is_node_critical;
 use crate::policy::scope;
@@ -48,10 +48,17 @@ pub(super) fn kernel_takes(
         ScopeName::Kubepods => capacity(scope, sample, pods).map_or(total, |all| all.min(total)),
     };
     let is_pod = matches!(places.place(&own.path), Place::Pod { .. });
-    // The kernel compares processes, and kills the rest of the cgroup with the one it takes. How
-    // large the largest is cannot be seen from here. A pod's sandbox is one of them.
-    let n = n_processes(own, sample).saturating_sub(u64::from(is_pod)).max(1);
-    let badness = oom_size(own) / n + all;
+    // The kernel compares processes, and kills the rest of the cgroup with the one it takes. Until the
+    // largest is known it counts as one of many alike. A pod's sandbox is one of them.
+    let mut marks = sample.marks().filter(|entry| entry.action.target.uid == taker.uid);
+    let largest = marks.find_map(|entry| entry.largest).map_or_else(
+        || {
+            let n = n_processes(own, sample).saturating_sub(u64::from(is_pod)).max(1);
+            oom_size(own) / n
+        },
+        |share| scale(oom_size(own), share.0.into(), Percent::FULL.0.into()),
+    );
+    let badness = largest + all;
     let other = |group: &Arc<Cgroup>| match places.place(&group.path) {
         _ if group.path == own.path => None,
         Place::Pod { uid, .. } if is_marked(&uid) => None,

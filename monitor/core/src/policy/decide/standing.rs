@@ -128,7 +128,7 @@ impl ReliefStanding {
     pub(super) fn adopt(&mut self, question: &Question<'_>) {
         let sample = question.sample;
         let now = sample.at.boot;
-        for entry @ InForce { action, since, held, phase } in &sample.in_force {
+        for entry @ InForce { action, since, held, phase, .. } in &sample.in_force {
             if action.id <= self.known_to || !action.is_enforced {
                 continue;
             }

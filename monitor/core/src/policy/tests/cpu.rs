@@ -90,7 +90,7 @@ impl Busy {
             let new = relief.actions.into_iter();
             in_force.extend(new.map(|action| {
                 squeezed.push(action.target.uid.clone());
-                InForce { action, since, held: None, phase: Phase::Squeezed }
+                InForce { action, since, held: None, phase: Phase::Squeezed, largest: None }
             }));
             in_force.retain(|one| relief.releases.iter().all(|it| it.action != one.action.id));
             releases.extend(relief.releases);

@@ -278,6 +278,7 @@ pub(super) fn steady(held: Kib) -> Party {
         at_start: held,
         growth: Growth::Steady,
         is_shared: false,
+        n_helpers: 0,
         is_guilty: false,
         is_critical: false,
         is_marked: false,

@@ -11,7 +11,7 @@ use crate::model::pod::QosClass;
 use crate::model::quantity::Quantity;
 use crate::model::settings::{Settings, usual_pressure_thresholds};
 use crate::model::threshold::{Amount, Signal, Threshold};
-use crate::model::units::Nanos;
+use crate::model::units::{Nanos, Percent};
 use crate::model::workload::Pods;
 use crate::policy::engine::{Engine, Standing};
 
@@ -68,6 +68,8 @@ pub(super) struct Party {
     pub(super) at_start: Kib,
     pub(super) growth: Growth,
     pub(super) is_shared: bool,
+    /// Small processes beside the one that holds the memory.
+    pub(super) n_helpers: u64,
     pub(super) is_guilty: bool,
     /// By its priority.
     pub(super) is_critical: bool,
@@ -318,13 +320,15 @@ impl Node {
         if let Some(phase) = phase {
             let (action, since) = (action.clone(), nanos(now));
             self.set(&action, true);
-            self.in_force.push(InForce { action, since, held: None, phase });
+            let has_helpers = targets.iter().any(|at| self.parties[*at].n_helpers > 0);
+            let largest = has_helpers.then_some(Percent(98_00));
+            self.in_force.push(InForce { action, since, held: None, phase, largest });
             return;
         }
         if matches!(action.step, StepKind::KillContainers | StepKind::StopContainers) {
             let (action, since) = (action.clone(), nanos(now));
             let phase = Phase::Ended { at: since };
-            self.in_force.push(InForce { action, since, held: None, phase });
+            self.in_force.push(InForce { action, since, held: None, phase, largest: None });
         }
         for at in targets {
             match action.step {

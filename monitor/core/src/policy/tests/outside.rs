@@ -110,3 +110,16 @@ fn leak_is_marked_in_the_first_seconds() {
         assert!(toll.wrong == 0 && toll.right > 0, "{left} {rate}: {toll:?}");
     }
 }
+
+/// The kernel compares the largest process, not the mean.
+#[test]
+fn service_with_helpers_is_taken_by_the_kernel() {
+    for (held, helpers, innocent) in [(2_048, 9, 450), (1_500, 40, 900), (2_400, 3, 800)] {
+        let leak = service("backup.service", held * MIB, Growth::Leak(10 * MIB));
+        let leak = Party { n_helpers: helpers, ..leak };
+        let parties = vec![leak, pod(1, 0, innocent * MIB, Growth::Steady)];
+        let base = (4_096 - held - innocent - 250) * MIB;
+        let toll = Node::of(4_096 * MIB, base, parties).run(Policy::Engine(Order::Cause), 40);
+        assert!(toll.wrong == 0 && toll.right > 0, "{held} {helpers}: {toll:?}");
+    }
+}

@@ -119,7 +119,7 @@ fn kill_of_who_was_marked_is_what_the_mark_is_for() {
         let target =
             Target { cgroup: Some(CgroupId(2)), path: Some(path(of)), ..Target::default() };
         let action = mark_of(target, is_enforced);
-        InForce { action, since: Nanos(since), held: None, phase: Phase::Marked }
+        InForce { action, since: Nanos(since), held: None, phase: Phase::Marked, largest: None }
     };
     let tried = "it acted, and that was not enough: raised";
     let marked = "it had raised the OOM score of this one, so that the kernel would take it";

@@ -238,7 +238,7 @@ fn evictions_refused_do_not_count_against_the_budget() {
         assert_eq!((&*action.target.uid, action.step), ("a", Evict));
         node.hear(1, OutcomeResult::Refused);
         let (since, held, phase) = (seconds(1), None, Phase::Ending);
-        let entry = InForce { action, since, held, phase };
+        let entry = InForce { action, since, held, phase, largest: None };
         node.sample.in_force.extend(is_partly.then_some(entry));
         assert_eq!(short(&node.at(2, &soft)), want);
     }

@@ -128,6 +128,7 @@ impl Node {
             since,
             held: None,
             phase: Phase::Squeezed,
+            largest: None,
         }));
     }
 

@@ -15,7 +15,7 @@ fn entry(id: u64, step: StepKind, deadline: u64, phase: Phase) -> InForce {
     };
     let deadline = seconds(deadline);
     let action = Action { id, target, deadline, ..made::action(step, met(trigger)) };
-    InForce { action, since: seconds(1), held: Some(Bytes(400 * MIB)), phase }
+    InForce { action, since: seconds(1), held: Some(Bytes(400 * MIB)), phase, largest: None }
 }
 
 #[test]

@@ -59,7 +59,7 @@ fn killed_because(threshold: Trigger, step: StepKind, is_payer: bool) -> InForce
     action.target.path = Some(CgroupPath(POD.into()));
     action.target.is_payer = is_payer;
     let phase = Phase::Ended { at: Nanos(END * Nanos::SECOND.0) };
-    InForce { action, since: Nanos(0), held: None, phase }
+    InForce { action, since: Nanos(0), held: None, phase, largest: None }
 }
 
 fn disk() -> Trigger {

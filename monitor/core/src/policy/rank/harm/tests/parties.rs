@@ -105,7 +105,8 @@ fn waits_of_a_squeezed_pod_are_no_harm_of_others() {
         let target = Target { uid: "a".into(), ..Target::default() };
         let action = made::action(StepKind::Squeeze, reason);
         let action = Action { is_enforced, target, ..action };
-        node.sample.in_force = vec![InForce { action, since: Nanos(0), held: None, phase }];
+        node.sample.in_force =
+            vec![InForce { action, since: Nanos(0), held: None, phase, largest: None }];
         node.update();
         let harm = [Resource::Cpu, Resource::Io].map(|resource| node.harm(resource, "b").0);
         assert_eq!(harm, <[u64; 2]>::from(want), "{phase:?} {on:?} {is_enforced}");
