@@ -37,6 +37,7 @@ const READ: Keys = Keys::Only(&[
             ("qosClass", Keys::All),
             ("allocatedResources", FEW),
             ("reason", Keys::All),
+            ("message", FEW),
             ("phase", Keys::All),
             ("initContainerStatuses", STATUSES),
             ("containerStatuses", STATUSES),
@@ -112,7 +113,7 @@ mod tests {
             [("emptyDir", "{sizeLimit: 1Gi, medium: Memory}"), ("hostPath", "{path: /}")]
         {
             let volumes = format!(
-                "  nodeName: n1\n  resources: {{requests: {{cpu: 1}}}}\n  volumes:\n  - {{name: v, {kind}: {key}}}\nstatus:\n  reason: Evicted\n"
+                "  nodeName: n1\n  resources: {{requests: {{cpu: 1}}}}\n  volumes:\n  - {{name: v, {kind}: {key}}}\nstatus:\n  reason: Evicted\n  message: 'The node was low on resource: memory. '\n"
             );
             let resized = "    name: web\n    allocatedResources: {cpu: 250m}\n    resources: {limits: {memory: 1Gi}}";
             let printed = PRINTED.replacen("status:\n", &volumes, 1).replacen(
