@@ -25,8 +25,9 @@ pub struct Ground {
     /// Controllers of the root cgroup: the kubelet looks no further.
     pub offered: BTreeSet<String>,
     pub topology: Topology,
-    /// Exclusive CPUs, from the CPU manager's state.
-    pub exclusive: CpuSet,
+    /// Exclusive CPUs, from the CPU manager's state; `None` if it cannot be read, or the kubelet would
+    /// refuse it.
+    pub exclusive: Option<CpuSet>,
 }
 
 /// The plan: what to write, and what is refused.
@@ -36,6 +37,8 @@ pub struct Writes {
     pub writes: Vec<LimitWrite>,
     /// Levels that are not written.
     pub refused: Vec<Refusal>,
+    /// What does harm where it still stands, and is to be taken back.
+    pub withdrawn: BTreeSet<WrittenLimit>,
 }
 
 /// A level that is not written.
@@ -134,17 +137,23 @@ impl Writes {
             return Err(Refusal::new(LEVEL, why, "reserve fewer CPUs"));
         }
         let node = &settings.node;
-        self.cpus(names::kubepods(node), &pods);
-        // Pods with exclusive CPUs are Guaranteed, so they are in neither QoS slice.
-        let shared = cpus::minus(&pods, &ground.exclusive);
-        if shared.0.is_empty() {
-            let why = format!(
-                "all CPUs that are not reserved are exclusive to containers: {}",
-                ground.exclusive
-            );
-            let remedy = "leave some CPUs to the shared pool";
+        let Some(exclusive) = &ground.exclusive else {
+            self.cpus(names::kubepods(node), &pods);
+            let why = "which CPUs are exclusive to containers is not known: the CPU manager's state \
+                       cannot be read, or is refused";
+            let remedy = "see `isobar cpus`";
             return Err(Refusal::new("reserved CPUs of the QoS slices", why, remedy));
+        };
+        // Pods with exclusive CPUs are Guaranteed, so they are in neither QoS slice.
+        let shared = cpus::minus(&pods, exclusive);
+        if shared.0.is_empty() {
+            // Pods of the slices would stay on CPUs that are exclusive now, and go nowhere else.
+            self.withdrawn.insert(WrittenLimit::ReservedCpus);
+            let why =
+                format!("all CPUs that are not reserved are exclusive to containers: {exclusive}");
+            return Err(Refusal::new(LEVEL, why, "leave some CPUs to the shared pool"));
         }
+        self.cpus(names::kubepods(node), &pods);
         for class in [names::BURSTABLE, names::BEST_EFFORT] {
             self.cpus(names::of_class(node, class), &shared);
         }

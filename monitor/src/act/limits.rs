@@ -236,6 +236,9 @@ impl Limits {
         };
         // As it was built up, from the top: a set of CPUs can have what the one above it has.
         let mut entries: Vec<_> = remembered.of(what).cloned().collect();
+        if entries.is_empty() {
+            return Vec::new();
+        }
         let states = entries.iter().map(|entry| self.back(entry)).collect::<Vec<_>>();
         entries.retain(|entry| {
             states.iter().any(|s| entry.is_of(&s.write) && s.result == LimitResult::Failed)

@@ -88,6 +88,11 @@ impl Cluster {
         self.api.configz().is_some_and(|configz| self.kubelet.is_news(&configz))
     }
 
+    /// Whether the kubelet's fields of the settings are known: by its file, or by its answer.
+    pub(super) fn knows_kubelet(&self) -> bool {
+        self.kubelet.is_known()
+    }
+
     /// The agent has read its configuration with this answer; where the kubelet's fields come from
     /// now, or why it could not be used.
     pub(super) fn took(

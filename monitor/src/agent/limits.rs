@@ -6,6 +6,7 @@
 mod intruders;
 mod survey;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
@@ -14,7 +15,7 @@ use crate::act::limits as act;
 use crate::clock;
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::limit::{LimitResult, LimitState, NodeResources};
-use isobar_core::model::settings::{Settings, WrittenLimit};
+use isobar_core::model::settings::{Node, Settings, WrittenLimit};
 use isobar_core::model::units::Nanos;
 use isobar_kubelet::cpus::Pool;
 use isobar_kubelet::writes::{Refusal, Writes};
@@ -30,10 +31,20 @@ const SELDOM: Nanos = Nanos(60 * Nanos::SECOND.0);
 /// is read for it.
 const COUNTED: Nanos = Nanos(60 * Nanos::SECOND.0);
 
+/// On what terms limits are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Terms {
+    /// Limits are written. Else the agent only tells what it would write.
+    pub(super) is_enforced: bool,
+    /// The kubelet has told what it reserves, or there is no kubelet to tell it. Without that the
+    /// settings may have the defaults, which reserve nothing.
+    pub(super) is_told: bool,
+}
+
 /// What is asked for.
 struct Order {
     settings: Settings,
-    is_enforced: bool,
+    terms: Terms,
 }
 
 /// What was found and done.
@@ -86,7 +97,7 @@ impl Keeping {
         &mut self,
         now: Nanos,
         settings: &Settings,
-        is_enforced: bool,
+        terms: Terms,
     ) -> (&[LimitState], Vec<Capability>) {
         if let Ok(report) = self.reports.try_recv() {
             tell(&self.last, &report);
@@ -104,8 +115,7 @@ impl Keeping {
             generation != settings.generation || now.since(then) >= every
         });
         // One that is still busy is asked again at the next tick.
-        if is_due && self.orders.try_send(Order { settings: settings.clone(), is_enforced }).is_ok()
-        {
+        if is_due && self.orders.try_send(Order { settings: settings.clone(), terms }).is_ok() {
             self.asked = Some((now, settings.generation));
         }
         (&self.last.states, self.last.capabilities())
@@ -135,6 +145,28 @@ impl Report {
     }
 }
 
+/// Whether isobar's own file reserves by itself all that `what` goes by.
+fn is_own(node: &Node, what: WrittenLimit) -> bool {
+    let has_both = !node.kube_reserved.is_empty() && !node.system_reserved.is_empty();
+    match what {
+        WrittenLimit::Allocatable => has_both,
+        WrittenLimit::ReservedCpus => has_both || node.reserved_cpus.is_some(),
+    }
+}
+
+/// The defaults would take back what a kubelet has written that reserves more.
+fn untold_by_kubelet(what: WrittenLimit) -> Refusal {
+    let (level, keys) = match what {
+        WrittenLimit::Allocatable => ("allocatable", "kubeReserved and systemReserved"),
+        WrittenLimit::ReservedCpus => ("reserved CPUs", "reservedSystemCPUs"),
+    };
+    let remedy = format!(
+        "let the kubelet answer to /configz, name its file by kubeletConfig, or set {keys} in \
+         isobar's own configuration"
+    );
+    Refusal { level, why: "the kubelet has not told its configuration".into(), remedy }
+}
+
 /// The thread's end of it.
 struct Keeper {
     places: Places,
@@ -153,15 +185,23 @@ impl Keeper {
         };
         let (pool, resources) = (survey.pool().cloned(), Some(survey.resources()));
         let node = &order.settings.node;
-        let what = &node.write_limits;
+        let Terms { is_enforced, is_told } = order.terms;
         let others = [WrittenLimit::Allocatable].into_iter();
-        let others = others.filter(|one| node.is_told() && !what.contains(one)).collect();
+        let others =
+            others.filter(|one| node.is_told() && !node.write_limits.contains(one)).collect();
+        let is_known = |one: &WrittenLimit| is_told || is_own(node, *one);
+        let (what, untold): (BTreeSet<_>, BTreeSet<_>) =
+            node.write_limits.iter().copied().partition(is_known);
         // What the kubelet would refuse to write is no limit to compare.
         let mut states = self.limits.compare(&survey.writes(&others).writes);
-        let Writes { writes, refused } = survey.writes(what);
+        let Writes { writes, mut refused, withdrawn } = survey.writes(&what);
+        refused.extend(untold.into_iter().map(untold_by_kubelet));
         if !what.is_empty() {
             let now = clock::now().boot;
-            states.extend(self.limits.hold(&writes, order.is_enforced, now));
+            for what in withdrawn.into_iter().filter(|_| is_enforced) {
+                states.extend(self.limits.roll_back(what));
+            }
+            states.extend(self.limits.hold(&writes, is_enforced, now));
             self.count(&survey, &mut states, now);
         }
         Report { states, refused, pool, resources, trouble: None }

@@ -10,7 +10,7 @@ use super::actuator::{Farewell, Handle, Report};
 use super::authority::{Authority, LockError};
 use super::cluster::Cluster;
 use super::disk_walks::DiskWalks;
-use super::limits::{Keeping, Places};
+use super::limits::{Keeping, Places, Terms};
 use super::log::Log;
 use super::meter::Meter;
 use super::plan::Plan;
@@ -313,8 +313,11 @@ impl<S: Source> Tick<S> {
             },
         });
         if let Some(limits) = &mut self.limits {
-            let writes = self.authority.writes_limits();
-            let (states, refused) = limits.look(clock::now().boot, self.engine.settings(), writes);
+            let terms = Terms {
+                is_enforced: self.authority.writes_limits(),
+                is_told: self.cluster.as_ref().is_none_or(Cluster::knows_kubelet),
+            };
+            let (states, refused) = limits.look(clock::now().boot, self.engine.settings(), terms);
             self.publisher.note_limits(states);
             self.publisher.note_node(limits.node());
             all.extend(refused);

@@ -90,7 +90,7 @@ impl WriteArgs {
             return Err(Refused(why.into()).into());
         }
         let survey = Survey::of(&machine.places(), &config.settings()?)?;
-        let Writes { writes, refused } = survey.writes(&BTreeSet::from([what]));
+        let Writes { writes, refused, .. } = survey.writes(&BTreeSet::from([what]));
         let limits = self.limits(machine)?.hold(&writes, true, clock::now().boot);
         let words = |Refusal { level, why, remedy }: &Refusal| format!("{level}: {why}; {remedy}");
         let mut problems: Vec<_> = refused.iter().map(words).collect();

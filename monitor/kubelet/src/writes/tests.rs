@@ -51,7 +51,7 @@ fn ground(node: &Node) -> Ground {
         },
         offered: ["cpu", "memory", "pids", "hugetlb"].map(str::to_owned).into(),
         topology: Topology::flat(&cpus),
-        exclusive: CpuSet::default(),
+        exclusive: Some(CpuSet::default()),
     }
 }
 
@@ -179,13 +179,14 @@ fn writes_cpusets() {
         ("by amount", None,        "",    vec!["/kubepods 2-3", "/kubepods/burstable 2-3", "/kubepods/besteffort 2-3"], None),
         ("all",       Some("0-3"), "",    vec![], Some("all CPUs are reserved: 0-3")),
         ("offline",   Some("3-4"), "",    vec![], Some("reserved-cpus: 3-4 is not a subset of online-cpus: 0-3")),
-        ("none left", Some("0-1"), "2-3", vec!["/kubepods 2-3"], Some("all CPUs that are not reserved are exclusive")),
+        ("none left", Some("0-1"), "2-3", vec![], Some("all CPUs that are not reserved are exclusive")),
+        ("unknown",   Some("0"),   "?",   vec!["/kubepods 1-3"], Some("which CPUs are exclusive to containers is not known")),
     ];
     for (row, reserved, exclusive, want, refused) in table {
         let mut node = node(Cgroupfs, &[Pods]);
         node.reserved_cpus = reserved.map(|cpus| cpus.parse().unwrap());
         let got = written(node, WrittenLimit::ReservedCpus, |ground| {
-            ground.exclusive = exclusive.parse().unwrap();
+            ground.exclusive = exclusive.parse().ok();
         });
         assert!(got.writes.iter().all(|write| write.file == "cpuset.cpus"), "{row}");
         let sets: Vec<_> = got.writes.iter().map(|w| format!("{} {}", w.cgroup, w.value)).collect();
@@ -194,6 +195,7 @@ fn writes_cpusets() {
         assert_eq!(why.is_some(), refused.is_some(), "{row}: {why:?}");
         assert!(why.unwrap_or_default().contains(refused.unwrap_or_default()), "{row}: {why:?}");
     }
+        assert_eq!(got.withdrawn.is_empty(), row != "none left", "{row}");
     let mut node = node(Cgroupfs, &[Pods]);
     (node.kube_reserved, node.system_reserved) = (ResourceList::new(), ResourceList::new());
     let got = written(node, WrittenLimit::ReservedCpus, |_| {});

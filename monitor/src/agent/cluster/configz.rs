@@ -36,6 +36,11 @@ impl Standing {
 
     /// The agent has read its configuration with this answer, or could not.
     pub(super) fn took(
+    /// Whether the kubelet's fields are the kubelet's.
+    pub(super) fn is_known(&self) -> bool {
+        matches!(self.from, KubeletSource::File | KubeletSource::Configz)
+    }
+
         &mut self,
         configz: Option<Arc<Configz>>,
         result: Result<KubeletSource, String>,
@@ -193,3 +198,6 @@ mod tests {
         }
     }
 }
+            let result_of = result.as_ref().ok().copied();
+            let is_known = matches!(result_of, Some(KubeletSource::File | KubeletSource::Configz));
+            assert_eq!(standing.is_known(), is_known, "{row}");

@@ -60,7 +60,9 @@ impl Survey {
         let machine = machine::read(&places.proc, &places.sys, Path::new(&node.kubelet_root));
         let plan = Plan::of(&settings, &machine.cpus).unwrap_or_default();
         let pool = pool(node, &plan);
-        let exclusive = pool.sets.as_ref().map(|sets| sets.exclusive.clone()).unwrap_or_default();
+        // A state that the kubelet refuses assigns nothing, but containers may run by it.
+        let exclusive = pool.sets.as_ref().filter(|_| pool.problems.is_empty());
+        let exclusive = exclusive.map(|sets| sets.exclusive.clone());
         let pool = (node.static_cpus && !machine.cpus.cpus.is_empty()).then_some(pool);
         let ground = Ground {
             capacity: capacity::capacity(&machine, node),

@@ -45,18 +45,21 @@ fn seconds(n: u64) -> Nanos {
     Nanos(n * Nanos::SECOND.0)
 }
 
+const ENFORCED: Terms = Terms { is_enforced: true, is_told: true };
+const OBSERVED: Terms = Terms { is_enforced: false, is_told: true };
+
 /// What it says once it has carried out what was asked at that second.
 fn seen(
     keeping: &mut Keeping,
     second: u64,
     settings: &Settings,
-    is_enforced: bool,
+    terms: Terms,
 ) -> (Vec<LimitState>, Vec<Capability>) {
-    keeping.look(seconds(second), settings, is_enforced);
+    keeping.look(seconds(second), settings, terms);
     for _ in 0..500 {
         sleep(Duration::from_millis(10));
         let before = keeping.last.clone();
-        let (states, lacking) = keeping.look(seconds(second), settings, is_enforced);
+        let (states, lacking) = keeping.look(seconds(second), settings, terms);
         let got = (states.to_vec(), lacking);
         if keeping.last != before {
             return got;
@@ -75,21 +78,62 @@ fn keeper_names_intruders_on_reserved_cpus() {
     let results = |states: &[LimitState]| states.iter().map(|one| one.result).collect::<Vec<_>>();
     use LimitResult::{Drifted, Failed, Observed, Written};
 
-    let (states, _) = seen(&mut keeping, 1, &settings, false);
+    let (states, _) = seen(&mut keeping, 1, &settings, OBSERVED);
     assert_eq!((results(&states), set().trim()), (vec![Observed, Observed, Failed], ""));
-    let (states, _) = seen(&mut keeping, 11, &settings, true);
+    let (states, _) = seen(&mut keeping, 11, &settings, ENFORCED);
     assert_eq!((results(&states), set().trim()), (vec![Written, Written, Failed], "1"));
     let told = "1 processes of pods may still run on reserved CPUs: spin (7)";
     assert_eq!(states[0].detail, told);
     assert!(states[2].detail.contains("/kubepods/besteffort is not there"), "{:?}", states[2]);
 
     fs::write(dir.path().join("cgroup/kubepods/cpuset.cpus"), "0-1\n").unwrap();
-    let (states, _) = keeping.look(seconds(20), &settings, true);
+    let (states, _) = keeping.look(seconds(20), &settings, ENFORCED);
     assert_eq!(results(states)[0], Written, "not looked at before it is time");
-    let (states, _) = seen(&mut keeping, 21, &settings, true);
+    let (states, _) = seen(&mut keeping, 21, &settings, ENFORCED);
     assert_eq!((states[0].result, set().trim()), (Drifted, "1"));
     let detail = format!("another writer changed 1 to \"0-1\"; it was written again; {told}");
     assert_eq!(states[0].detail, detail);
+}
+
+#[test]
+fn keeper_writes_nothing_before_the_kubelet_has_told() {
+    use WrittenLimit::{Allocatable, ReservedCpus};
+    let untold = "the kubelet has not told its configuration";
+    let unknown = "the capacity of memory, pid is not known";
+    #[rustfmt::skip]
+    let table = [
+        // what, told by the kubelet, kube-reserved, system-reserved, reserved CPUs, why nothing is written
+        (ReservedCpus, false, "",  "",  "",  Some(untold)),
+        (ReservedCpus, false, "1", "",  "",  Some(untold)), // the kubelet may reserve the other
+        (ReservedCpus, true,  "1", "",  "",  None),
+        (ReservedCpus, false, "",  "1", "0", None), // by isobar's own file
+        (ReservedCpus, false, "1", "0", "",  None),
+        (Allocatable,  false, "1", "",  "",  Some(untold)),
+        (Allocatable,  false, "",  "1", "0", Some(untold)),
+        (Allocatable,  true,  "",  "",  "",  Some(unknown)),
+        (Allocatable,  false, "1", "0", "",  Some(unknown)),
+    ];
+    for (what, is_told, kube, system, cpus, want) in table {
+        let row = format!("{what:?} {is_told} {kube:?} {system:?} {cpus:?}");
+        let dir = tempfile::tempdir().unwrap();
+        machine(dir.path());
+        let mut settings = settings(&[what]);
+        let cpu = |amount: &str| amount.parse().ok().map(|amount| ("cpu".to_owned(), amount));
+        settings.node.kube_reserved = cpu(kube).into_iter().collect();
+        settings.node.system_reserved = cpu(system).into_iter().collect();
+        settings.node.reserved_cpus =
+            Some(cpus).filter(|c| !c.is_empty()).map(|c| c.parse().unwrap());
+        let terms = Terms { is_enforced: true, is_told };
+        let (states, lacking) = seen(&mut keeping(dir.path()), 1, &settings, terms);
+        let said = lacking.first().map(|one| &*one.detail);
+        assert_eq!(said, want, "{row}");
+        let written = fs::read_to_string(dir.path().join("cgroup/kubepods/cpuset.cpus")).unwrap();
+        assert_eq!(
+            (written.trim(), states.is_empty()),
+            (want.map_or("1", |_| ""), want.is_some()),
+            "{row}"
+        );
+    }
 }
 
 #[test]
@@ -110,7 +154,7 @@ fn look_compares_what_the_kubelet_is_to_write() {
     set("cgroup/kubepods/pids.max", "max\n");
     let mut keeping = keeping(dir.path());
     let mut settings = Settings::default();
-    seen(&mut keeping, 1, &settings, true);
+    seen(&mut keeping, 1, &settings, ENFORCED);
     assert_eq!(keeping.last.states, [], "nobody has told what is reserved");
     settings.node.kube_reserved = [("memory".into(), "512Mi".parse().unwrap())].into();
     settings.generation = 1;
@@ -120,10 +164,10 @@ fn look_compares_what_the_kubelet_is_to_write() {
     };
     use LimitResult::{Drifted, Kept, Observed};
     let told = |memory, pids| vec![("memory.max".to_owned(), memory), ("pids.max".into(), pids)];
-    let (states, lacking) = seen(&mut keeping, 61, &settings, true);
+    let (states, lacking) = seen(&mut keeping, 61, &settings, ENFORCED);
     assert_eq!((of(&states), lacking.len()), (told(Kept, Observed), 0), "{states:?}");
     set("cgroup/kubepods/memory.max", "1073741824\n");
-    let (states, _) = seen(&mut keeping, 71, &settings, true);
+    let (states, _) = seen(&mut keeping, 71, &settings, ENFORCED);
     assert_eq!(of(&states), told(Drifted, Observed));
     let detail =
         "another writer changed 536870912 to \"1073741824\"; without writeLimits it stays so";
@@ -131,7 +175,7 @@ fn look_compares_what_the_kubelet_is_to_write() {
     let now = fs::read_to_string(dir.path().join("cgroup/kubepods/memory.max")).unwrap();
     assert_eq!(now, "1073741824\n", "nothing is written");
     set("cgroup/kubepods/memory.max", "536870912\n");
-    let (states, _) = seen(&mut keeping, 81, &settings, true);
+    let (states, _) = seen(&mut keeping, 81, &settings, ENFORCED);
     assert_eq!(of(&states), told(Kept, Observed));
 }
 
@@ -142,7 +186,7 @@ fn look_reports_refused_limits_as_capabilities() {
     let mut keeping = keeping(dir.path());
     let mut settings = settings(&[WrittenLimit::ReservedCpus]);
     settings.node.reserved_cpus = Some(CpuSet([0, 1].into()));
-    let (states, lacking) = seen(&mut keeping, 1, &settings, true);
+    let (states, lacking) = seen(&mut keeping, 1, &settings, ENFORCED);
     assert_eq!(states, []);
     assert_eq!(
         (lacking[0].name.as_str(), lacking[0].state),
@@ -152,11 +196,11 @@ fn look_reports_refused_limits_as_capabilities() {
     assert_eq!(lacking[0].remedy.as_deref(), Some("reserve fewer CPUs"));
     settings.generation = 1;
     settings.node.reserved_cpus = Some(CpuSet([1].into()));
-    let (states, lacking) = seen(&mut keeping, 2, &settings, true);
+    let (states, lacking) = seen(&mut keeping, 2, &settings, ENFORCED);
     assert_eq!((states[0].write.value.as_str(), lacking.len()), ("0", 0));
     settings.node.write_limits.clear();
     settings.generation = 2;
-    assert_eq!(keeping.look(seconds(3), &settings, true), (&[][..], Vec::new()));
+    assert_eq!(keeping.look(seconds(3), &settings, ENFORCED), (&[][..], Vec::new()));
 }
 
 #[test]
@@ -168,7 +212,7 @@ fn look_tells_what_the_cpu_manager_leaves() {
     let mut settings = settings(&[]);
     settings.node.kubelet_root = root.display().to_string();
     let mut keeping = keeping(dir.path());
-    seen(&mut keeping, 1, &settings, true);
+    seen(&mut keeping, 1, &settings, ENFORCED);
     let (pool, resources) = keeping.node();
     assert_eq!(pool, None, "the policy is none");
     let of = |list: &ResourceList| list["cpu"].to_string();
@@ -196,16 +240,52 @@ fn look_tells_what_the_cpu_manager_leaves() {
         if let Some(text) = state {
             fs::write(root.join(CPU_STATE), text).unwrap();
         }
-        seen(&mut keeping, second, &settings, true);
+        seen(&mut keeping, second, &settings, ENFORCED);
         assert_eq!(keeping.node().0, Some(&want), "{state:?}");
     }
     let file = root.join(CPU_STATE);
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();
-    seen(&mut keeping, 32, &settings, true);
+    seen(&mut keeping, 32, &settings, ENFORCED);
     let problems = vec![format!("cannot read {}: Is a directory (os error 21)", file.display())];
     let want = Pool { reserved: set(&[0]), problems, ..Pool::default() };
     assert_eq!(keeping.node().0, Some(&want), "nothing is known of whose CPUs they are");
+}
+
+#[test]
+fn keeper_leaves_the_slices_to_exclusive_cpus() {
+    let dir = tempfile::tempdir().unwrap();
+    machine(dir.path());
+    let root = dir.path().join("kubelet");
+    fs::create_dir(&root).unwrap();
+    let mut settings = settings(&[WrittenLimit::ReservedCpus]);
+    settings.node.kubelet_root = root.display().to_string();
+    settings.node.static_cpus = true;
+    let mut keeping = keeping(dir.path());
+    let all =
+        r#"{"policyName":"static","defaultCpuSet":"0","entries":{"u":{"c":"1"}},"checksum":0}"#;
+    #[rustfmt::skip]
+    let table = [
+        // state file, sets of kubepods and of Burstable pods, why not
+        (None,      ("1", "1"), None),
+        (Some(all), ("", ""),   Some("all CPUs that are not reserved are exclusive to containers: 1")),
+        (Some("{"), ("1", ""),  Some("which CPUs are exclusive to containers is not known")),
+    ];
+    for ((state, want, why), second) in table.into_iter().zip([1, 11, 21]) {
+        if let Some(text) = state {
+            fs::write(root.join(CPU_STATE), text).unwrap();
+        }
+        let (_, lacking) = seen(&mut keeping, second, &settings, ENFORCED);
+        let set = |path: &str| {
+            let file = dir.path().join("cgroup").join(path).join("cpuset.cpus");
+            fs::read_to_string(file).unwrap().trim().to_owned()
+        };
+        let got = (set("kubepods"), set("kubepods/burstable"));
+        assert_eq!((&*got.0, &*got.1), want, "{state:?}");
+        let said = lacking.first().map(|one| &*one.detail);
+        assert_eq!(said.is_some(), why.is_some(), "{state:?}: {said:?}");
+        assert!(said.unwrap_or_default().contains(why.unwrap_or_default()), "{state:?}: {said:?}");
+    }
 }
 
 #[test]
@@ -214,6 +294,6 @@ fn look_reports_a_missing_cgroup_tree() {
     machine(dir.path());
     fs::remove_dir_all(dir.path().join("cgroup")).unwrap();
     let (states, lacking) =
-        seen(&mut keeping(dir.path()), 1, &settings(&[WrittenLimit::Allocatable]), true);
+        seen(&mut keeping(dir.path()), 1, &settings(&[WrittenLimit::Allocatable]), ENFORCED);
     assert_eq!((states.len(), lacking[0].name.as_str()), (0, "limits"));
 }
