@@ -103,6 +103,16 @@ impl Cluster {
         self.kubelet.took(configz, result);
     }
 
+    /// The agent has read its configuration, but not with this answer.
+    pub(super) fn did_without(&mut self, configz: Option<Arc<Configz>>, why: String) {
+        self.kubelet.did_without(configz, why);
+    }
+
+    /// The answer by which the agent has read its configuration.
+    pub(super) fn used_configz(&self) -> Option<Arc<Configz>> {
+        self.kubelet.used()
+    }
+
     /// What works and what does not; `own` is what isobar works out that the node has for pods.
     pub(super) fn capabilities(&self, own: Option<&NodeResources>) -> Vec<Capability> {
         let mut all = self.api.capabilities();

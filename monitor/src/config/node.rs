@@ -209,7 +209,9 @@ fn check_memory_qos(layers: &Layers<'_>) {
     }
     let Some(field) = layers.given("memoryReservationPolicy") else { return };
     let gates = layers.entries("featureGates");
-    let is_on = gates.iter().any(|(gate, on)| *gate == "MemoryQoS" && on.flag() == Some(true));
+    let gate = |name| gates.iter().find(|(gate, _)| *gate == name).and_then(|(_, on)| on.flag());
+    // An alpha feature: the one gate of all of them opens it, unless it has a word of its own.
+    let is_on = gate("MemoryQoS").or_else(|| gate("AllAlpha")) == Some(true);
     let policy = layers.text("memoryReservationPolicy");
     match policy {
         "None" | "" => {}

@@ -19,6 +19,8 @@ pub(super) struct Standing {
     from: KubeletSource,
     /// The answer that was taken up, or that could not be.
     tried: Option<Arc<Configz>>,
+    /// The answer that was taken up last; `None` if none is in force.
+    used: Option<Arc<Configz>>,
     /// Why it could not be.
     refused: Option<String>,
     /// The answer that was compared last, and with which of isobar's settings.
@@ -34,22 +36,32 @@ impl Standing {
         !self.tried.as_ref().is_some_and(is_same)
     }
 
-    /// The agent has read its configuration with this answer, or could not.
-    pub(super) fn took(
     /// Whether the kubelet's fields are the kubelet's.
     pub(super) fn is_known(&self) -> bool {
         matches!(self.from, KubeletSource::File | KubeletSource::Configz)
     }
 
+    /// The agent has read its configuration with this answer, or could not.
+    pub(super) fn took(
         &mut self,
         configz: Option<Arc<Configz>>,
         result: Result<KubeletSource, String>,
     ) {
-        self.tried = configz;
+        self.tried.clone_from(&configz);
         match result {
-            Ok(from) => (self.from, self.refused) = (from, None),
+            Ok(from) => (self.from, self.used, self.refused) = (from, configz, None),
             Err(why) => self.refused = Some(why),
         }
+    }
+
+    /// The configuration could be read without this answer alone, and was.
+    pub(super) fn did_without(&mut self, configz: Option<Arc<Configz>>, why: String) {
+        (self.tried, self.refused) = (configz, Some(why));
+    }
+
+    /// The answer that is in force.
+    pub(super) fn used(&self) -> Option<Arc<Configz>> {
+        self.used.clone()
     }
 
     /// Compares isobar's settings with the kubelet's when either has changed.
@@ -93,7 +105,8 @@ impl Standing {
         };
         let is_known = told.state == CapabilityState::Attached;
         let words = match (&self.refused, self.from) {
-            (Some(why), _) => format!("; not used, the old values are kept: {why}"),
+            (Some(why), _) if self.used.is_none() => format!("; not used: {why}"),
+            (Some(why), _) => format!("; not used, the answer before it stays in force: {why}"),
             (None, from) if is_known && from != KubeletSource::Configz => {
                 "; about to be used".into()
             }
@@ -161,6 +174,27 @@ mod tests {
     }
 
     #[test]
+    fn did_without_keeps_what_is_used_and_tells_why() {
+        let (first, second) = (configz(1), configz(2));
+        #[rustfmt::skip]
+        let table = [
+            // used instead, source, detail
+            (Some(Arc::clone(&first)), KubeletSource::Configz, "told; not used, the answer before it stays in force: f:1:1: no"),
+            (None,                     KubeletSource::Nowhere, "told; not used: f:1:1: no"),
+        ];
+        for (used, from, detail) in table {
+            let mut standing = Standing::default();
+            standing.took(used.clone(), Ok(from));
+            standing.did_without(Some(Arc::clone(&second)), "f:1:1: no".into());
+            assert_eq!((standing.used(), standing.is_news(&second)), (used, false), "{detail}");
+            let (name, state) = (CONFIGURATION.into(), CapabilityState::Attached);
+            let mut all = vec![Capability { name, state, detail: "told".into(), remedy: None }];
+            standing.complete(&mut all);
+            assert_eq!((&*all[0].detail, all[0].state), (detail, CapabilityState::Absent));
+        }
+    }
+
+    #[test]
     fn complete_tells_what_is_made_of_the_answer() {
         use CapabilityState::{Absent, Attached, Off};
         let (took, refused) = (Ok, || Err("f:1:1: no".to_owned()));
@@ -175,14 +209,17 @@ mod tests {
             (Some(Attached), took(KubeletSource::Configz), 42,  Some(Attached), "told; used where isobar's own configuration sets nothing"),
             (Some(Attached), took(KubeletSource::Configz), 7,   Some(Absent),   "sets nothing; the kubelet runs with other values of maxPods"),
             (Some(Absent),   took(KubeletSource::File),    42,  Some(Absent),   "told; the kubelet's file is used"),
-            (Some(Attached), refused(),                    110, Some(Absent),   "told; not used, the old values are kept: f:1:1: no"),
+            (Some(Attached), refused(),                    110, Some(Absent),   "told; not used: f:1:1: no"),
             (Some(Absent),   took(KubeletSource::Nowhere), 42,  Some(Absent),   "told; isobar's own configuration and the defaults are used"),
             (Some(Absent),   took(KubeletSource::Configz), 42,  Some(Absent),   "told; its last answer is used"),
         ];
         for (told, result, max_pods, state, detail) in table {
             let row = format!("{told:?} {result:?} {max_pods}");
             let (answer, mut standing) = (configz(42), Standing::default());
+            let result_of = result.as_ref().ok().copied();
             standing.took(Some(Arc::clone(&answer)), result);
+            let is_known = matches!(result_of, Some(KubeletSource::File | KubeletSource::Configz));
+            assert_eq!(standing.is_known(), is_known, "{row}");
             standing.compare(&configz(max_pods).settings, answer);
             let told = told.map(|state| Capability {
                 name: CONFIGURATION.into(),
@@ -198,6 +235,3 @@ mod tests {
         }
     }
 }
-            let result_of = result.as_ref().ok().copied();
-            let is_known = matches!(result_of, Some(KubeletSource::File | KubeletSource::Configz));
-            assert_eq!(standing.is_known(), is_known, "{row}");

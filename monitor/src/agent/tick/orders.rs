@@ -1,13 +1,15 @@
 //! Other orders while the agent runs: a configuration that was read again, or that the kubelet has
 //! told, and an actuator for it.
 
+use std::error::Error;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::Tick;
 use crate::act::{self, Actuator};
 use crate::agent::actuator::Handle;
 use crate::agent::authority::LockError;
-use crate::agent::cluster::Cluster;
+use crate::agent::cluster::{Cluster, Configz};
 use crate::agent::log;
 use crate::agent::plan::{Orders, Plan};
 use crate::agent::sampler::Source;
@@ -17,6 +19,38 @@ use crate::config::{self, Difference, KubeletSource};
 use isobar_core::model::decision::InForce;
 use isobar_core::model::settings::{Relief, Settings};
 
+/// A configuration that was read, or why it could not be.
+struct Read {
+    plan: Result<Plan, Box<dyn Error>>,
+    /// The answer of the kubelet with which it was.
+    with: Option<Arc<Configz>>,
+    /// Why it was not read with the newest answer, where it could be read with another, or with none.
+    refused: Option<String>,
+}
+
+/// Reads the configuration with what the kubelet answers; where that is what is wrong with it, with the
+/// answer that was used before, or without any.
+fn read(orders: &mut Orders, newest: Option<Arc<Configz>>, used: Option<Arc<Configz>>) -> Read {
+    let mut again = |with: &Option<Arc<Configz>>| {
+        (orders.again)(with.as_ref().map(|one| one.answer.as_bytes()))
+    };
+    let mut why = match again(&newest) {
+        Err(why) if newest.is_some() => why,
+        plan => return Read { plan, with: newest, refused: None },
+    };
+    let refused = Some(why.to_string());
+    let before = used.filter(|used| newest.as_ref().is_none_or(|newest| newest != used));
+    let others = before.map(Some).into_iter().chain([None]);
+    for with in others {
+        match again(&with) {
+            Ok(plan) => return Read { plan: Ok(plan), with, refused },
+            // What is wrong without any answer is the operator's own.
+            Err(other) => why = other,
+        }
+    }
+    Read { plan: Err(why), with: newest, refused: None }
+}
+
 impl<S: Source> Tick<S> {
     /// Takes up what the kubelet has told of its configuration since, if that is to be used.
     pub(in crate::agent) fn heed_kubelet(&mut self, orders: &mut Orders) {
@@ -25,15 +59,21 @@ impl<S: Source> Tick<S> {
         }
     }
 
-    /// Uses another configuration from the next tick on. A bad one changes nothing.
+    /// Uses another configuration from the next tick on. A bad one changes nothing; a bad answer of the
+    /// kubelet does not keep the operator's own from being used.
     pub(in crate::agent) fn reload(&mut self, orders: &mut Orders) {
         let configz = self.cluster.as_ref().and_then(Cluster::configz);
-        let read = (orders.again)(configz.as_ref().map(|configz| configz.answer.as_bytes()));
+        let used = self.cluster.as_ref().and_then(Cluster::used_configz);
+        let Read { plan, with, refused } = read(orders, configz.clone(), used);
         if let Some(cluster) = &mut self.cluster {
-            let result = read.as_ref().map(|plan| plan.kubelet).map_err(ToString::to_string);
-            cluster.took(configz, result);
+            let result = plan.as_ref().map(|plan| plan.kubelet).map_err(ToString::to_string);
+            cluster.took(with, result);
+            if let Some(why) = refused {
+                tracing::error!("cannot use what the kubelet answers to /configz: {why}");
+                cluster.did_without(configz, why);
+            }
         }
-        let Plan { mut settings, publish, kubelet, pods } = match read {
+        let Plan { mut settings, publish, kubelet, pods } = match plan {
             Ok(plan) => plan,
             Err(why) => {
                 tracing::error!("cannot use the new configuration; keeping the old one: {why}");
@@ -119,5 +159,48 @@ impl<S: Source> Tick<S> {
         let opened = opened.map_err(|why| format!("no thread can be made: {why}"))?;
         opened.enforce_only(&relief.enforce);
         Ok(opened)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn read_does_without_an_answer_that_is_refused() {
+        let of = |max_pods: u32| {
+            let answer = format!("{{\"kubeletconfig\": {{\"maxPods\": {max_pods}}}}}");
+            let settings = config::kubelet_of(&answer).unwrap();
+            Arc::new(Configz { answer, settings })
+        };
+        let (first, second) = (of(1), of(2));
+        #[rustfmt::skip]
+        let table = [
+            // newest, used before, what is refused with isobar's own file; read with, refused; None: nothing can be
+            (None,          None,         vec![],          Some((None,            false))),
+            (Some(&second), Some(&first), vec![],          Some((Some(&second),   false))),
+            (Some(&second), Some(&first), vec!["2"],       Some((Some(&first),    true))),
+            (Some(&second), Some(&first), vec!["1", "2"],  Some((None,            true))),
+            (Some(&second), None,         vec!["2"],       Some((None,            true))),
+            (Some(&first),  Some(&first), vec!["1"],       Some((None,            true))),
+            // The file itself is wrong.
+            (Some(&second), Some(&first), vec![""],        None),
+            (None,          None,         vec![""],        None),
+        ];
+        for (newest, used, refused, want) in table {
+            let row = format!("{newest:?} {used:?} {refused:?}");
+            let bad = refused.clone();
+            let again = move |answer: Option<&[u8]>| {
+                let text = String::from_utf8(answer.unwrap_or_default().into()).unwrap();
+                match bad.iter().any(|part| text.contains(part)) {
+                    true => Err("f:1:1: no".into()),
+                    false => Ok(Plan::default()),
+                }
+            };
+            let mut orders = Orders::new(Plan::default(), again);
+            let got = read(&mut orders, newest.cloned(), used.cloned());
+            let is_read = got.plan.is_ok().then_some((got.with.as_ref(), got.refused.is_some()));
+            assert_eq!(is_read, want, "{row}");
+        }
     }
 }

@@ -33,5 +33,5 @@ pub(in crate::config) const KUBELET: &[Key] = &[
     key("podsPerCore", I32, Some("0"), "Maximum number of pods per CPU; 0 for no limit"),
     key("memoryThrottlingFactor", Decimal, Some("0.9"), "Validated as the kubelet does; otherwise unused"),
     key("memoryReservationPolicy", Text, Some("None"), "Validated as the kubelet does; otherwise unused"),
-    key("featureGates", Flags, Some("{}"), "Feature gates; only MemoryQoS is used, to validate memoryReservationPolicy"),
+    key("featureGates", Flags, Some("{}"), "Feature gates; only MemoryQoS and AllAlpha are used, to validate memoryReservationPolicy"),
 ];

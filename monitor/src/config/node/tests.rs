@@ -43,6 +43,8 @@ fn settings_refuses_what_the_kubelet_refuses() {
         ("systemCgroups: /a", "3:16", "systemCgroups (--system-cgroups) was specified and cgroupRoot (--cgroup-root) was not specified".into()),
         ("memoryThrottlingFactor: 1.1", "3:25", "memoryThrottlingFactor 1.1 must be greater than 0 and less than or equal to 1.0".into()),
         ("memoryReservationPolicy: TieredReservation", "3:26", "memoryReservationPolicy TieredReservation requires feature gate MemoryQoS".into()),
+        ("featureGates: {AllBeta: true}\nmemoryReservationPolicy: TieredReservation", "4:26", "memoryReservationPolicy TieredReservation requires feature gate MemoryQoS".into()),
+        ("featureGates: {AllAlpha: true, MemoryQoS: false}\nmemoryReservationPolicy: TieredReservation", "4:26", "memoryReservationPolicy TieredReservation requires feature gate MemoryQoS".into()),
         ("memoryReservationPolicy: All", "3:26", "memoryReservationPolicy \"All\" must be one of None, TieredReservation".into()),
         ("maxPods: -1", "3:10", "maxPods (--max-pods) -1 must not be a negative number".into()),
     ];
@@ -53,6 +55,8 @@ fn settings_refuses_what_the_kubelet_refuses() {
         assert!(text.ends_with(&format!(": invalid configuration: {message}")), "{fields}: {text}");
         assert_eq!(invalid.problems.len(), 1, "{fields}: {text}");
     }
+    let alpha = "featureGates: {AllAlpha: true}\nmemoryReservationPolicy: TieredReservation";
+    assert!(read(alpha).is_ok(), "MemoryQoS is an alpha feature");
 }
 
 #[test]
