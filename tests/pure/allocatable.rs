@@ -114,6 +114,7 @@ fn allocatable_counts_outsiders() {
 /// Every file of limits, unlimited, and 20 GiB in use.
 fn unlimited(machine: &Machine, cgroup: &str) {
     let files = [
+        ("cgroup.controllers", "cpuset cpu memory hugetlb pids"),
         ("memory.max", "max"),
         ("cpu.weight", "100"),
         ("pids.max", "max"),

@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::allocatable::{CPU, HUGEPAGES, MEMORY, PID, Reservation, less};
+use isobar_core::model::names;
 use isobar_core::model::quantity::{Quantity, ResourceList};
+use isobar_core::model::quoted::quoted;
 use isobar_core::model::settings::{Enforcement, Node, Settings};
 use isobar_core::model::shares;
 
@@ -118,7 +120,14 @@ impl Daemons {
     /// Why the kubelet fails at runtime, in its words: a limit without a reservation.
     pub(crate) fn problem(self, node: &Node, reservation: &Reservation) -> Option<String> {
         (self.is_enforced(node) && self.reserved(reservation).is_empty())
-            .then(|| format!("{:?} cgroup is not configured properly", self.cgroup(node)))
+            .then(|| format!("{} cgroup is not configured properly", self.printed(node)))
+    }
+
+    /// The cgroup's internal name as Go prints a list: `["kube" "reserved"]`.
+    pub(crate) fn printed(self, node: &Node) -> String {
+        let components = names::components(node.cgroup_driver, self.cgroup(node));
+        let quoted: Vec<_> = components.iter().map(|name| quoted(name)).collect();
+        format!("[{}]", quoted.join(" "))
     }
 }
 

@@ -177,6 +177,10 @@ fn files(limits: &Limits, ground: &Ground) -> impl Iterator<Item = (String, u64)
     files.filter(move |(file, _)| has_huge_pages || !file.starts_with("hugetlb."))
 }
 
+/// What a cgroup of daemons must have of the controllers that the root has. Source:
+/// `pkg/kubelet/cm/cgroup_v2_manager_linux.go`, `Validate`, and `getSupportedUnifiedControllers`.
+const CONTROLLERS: [&str; 5] = ["cpu", "cpuset", "hugetlb", "memory", "pids"];
+
 /// The cgroup of `daemons` and its limits; `None` if none are enforced.
 fn limits<'a>(
     daemons: Daemons,
@@ -217,16 +221,14 @@ fn limits<'a>(
         let why = format!("{path} is the system-reserved cgroup too, and cannot hold both limits");
         return refused(why, "name another cgroup");
     }
-    let Some(limits) = limits else { return Ok(None) };
-    let missing: BTreeSet<_> = files(limits, ground)
-        .filter(|(file, _)| found.file(file).is_none())
-        .filter_map(|(file, _)| Some(file.split_once('.')?.0.to_owned()))
-        .collect();
+    // Whichever of them it is to write.
+    let missing = CONTROLLERS.into_iter().filter(|one| ground.offered.contains(*one));
+    let missing: Vec<_> = missing.filter(|one| !found.controllers.contains(*one)).collect();
     if missing.is_empty() {
-        return Ok(Some((path, limits)));
+        return Ok(limits.as_ref().map(|limits| (path, limits)));
     }
-    let missing: Vec<_> = missing.into_iter().collect();
-    let why = format!("cgroup {name:?} has some missing controllers: {}", missing.join(", "));
+    let (printed, list) = (daemons.printed(node), missing.join(", "));
+    let why = format!("cgroup {printed} has some missing controllers: {list}");
     let on = format!("+{}", missing.join(" +"));
     refused(why, &format!("write {on:?} to cgroup.subtree_control above {path}"))
 }

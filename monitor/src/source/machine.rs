@@ -114,7 +114,11 @@ impl Groups {
     /// The root's `cgroup.controllers`; empty if it cannot be read.
     #[must_use]
     pub fn controllers(&self) -> BTreeSet<String> {
-        let file = self.root.path_of(&CgroupPath::root(), "cgroup.controllers");
+        self.controllers_of(&CgroupPath::root())
+    }
+
+    fn controllers_of(&self, path: &CgroupPath) -> BTreeSet<String> {
+        let file = self.root.path_of(path, "cgroup.controllers");
         let text = fs::read_to_string(file).unwrap_or_default();
         text.split_whitespace().map(str::to_owned).collect()
     }
@@ -140,6 +144,7 @@ impl Groups {
             let path = dir.join(file.name());
             if_present(gap::read(&path, |text| file.fill(text, &mut cgroup)), gaps);
         }
+        found.controllers = self.controllers_of(path);
         found.memory_max = cgroup.memory.max;
         found.pids_max = cgroup.pids_max;
         found.cpu_weight = cgroup.cpu.weight;

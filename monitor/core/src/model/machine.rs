@@ -1,7 +1,7 @@
 //! The machine's resources and the limits in force, read once for the command line.
 //! What could not be read is `None`; the gaps tell why.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Serialize, Serializer};
 
@@ -39,6 +39,9 @@ pub struct Found {
     pub exists: bool,
     #[serde(serialize_with = "as_written")]
     pub memory_max: Option<Limit>,
+    /// `cgroup.controllers`: those that the cgroup above gives it.
+    #[serde(skip)]
+    pub controllers: BTreeSet<String>,
     pub cpu_weight: Option<u64>,
     #[serde(serialize_with = "as_written")]
     pub pids_max: Option<Limit>,

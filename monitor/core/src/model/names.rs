@@ -64,13 +64,23 @@ pub fn as_spelled(node: &Node, exists: impl Fn(&CgroupPath) -> bool) -> Node {
 /// `/b.slice`, and `/kubelet.service` is `/kubelet.service.slice`.
 #[must_use]
 pub fn reserved(driver: CgroupDriver, name: &str) -> Option<CgroupPath> {
-    let parts: Vec<_> = name.split('/').filter(|part| !part.is_empty()).collect();
-    let last = parts.last()?;
+    let components = components(driver, name);
+    let components: Vec<_> = components.iter().map(String::as_str).collect();
+    (!components.is_empty()).then(|| path(driver, &components))
+}
+
+/// The internal name that `kubeReservedCgroup` or `systemReservedCgroup` stands for; empty for the root.
+/// Source: `ParseSystemdToCgroupName`, `ParseCgroupfsToCgroupName`.
+#[must_use]
+pub fn components(driver: CgroupDriver, name: &str) -> Vec<String> {
+    let mut parts = name.split('/').filter(|part| !part.is_empty());
     match driver {
-        CgroupDriver::Cgroupfs => Some(path(driver, &parts)),
+        CgroupDriver::Cgroupfs => parts.map(str::to_owned).collect(),
         CgroupDriver::Systemd => {
-            let slice = last.strip_suffix(SLICE).unwrap_or(last);
-            Some(path(driver, &slice.split('-').collect::<Vec<_>>()))
+            let slice = parts.next_back().map(|last| last.strip_suffix(SLICE).unwrap_or(last));
+            // An underscore is a component's own dash, escaped.
+            let names = slice.into_iter().flat_map(|slice| slice.split('-'));
+            names.map(|name| name.replace('_', "-")).collect()
         }
     }
 }

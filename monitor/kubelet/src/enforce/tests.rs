@@ -87,5 +87,5 @@ fn enforced_without_reservation() {
     };
     let system = list(&[("cpu", "1")]);
     let reservation = Reservation { system, ..Reservation::default() };
-    assert_eq!(problems(&node, &reservation), ["\"/kube\" cgroup is not configured properly"]);
+    assert_eq!(problems(&node, &reservation), ["[\"kube\"] cgroup is not configured properly"]);
 }

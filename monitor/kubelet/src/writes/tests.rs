@@ -9,6 +9,7 @@ use isobar_core::model::settings::CgroupDriver::{self, Cgroupfs, Systemd};
 use isobar_core::model::settings::Enforcement;
 
 const GIB: u64 = 1 << 30;
+const OFFERED: [&str; 6] = ["cpu", "cpuset", "hugetlb", "io", "memory", "pids"];
 
 fn list(pairs: &[(&str, &str)]) -> ResourceList {
     pairs.iter().map(|(name, amount)| ((*name).into(), amount.parse().unwrap())).collect()
@@ -30,6 +31,7 @@ fn found(path: CgroupPath) -> Found {
     Found {
         path,
         exists: true,
+        controllers: OFFERED.map(str::to_owned).into(),
         memory_max: Some(Limit::Max),
         cpu_weight: Some(100),
         pids_max: Some(Limit::Max),
@@ -49,7 +51,7 @@ fn ground(node: &Node) -> Ground {
             kube_reserved: reserved(&node.kube_reserved_cgroup),
             system_reserved: reserved(&node.system_reserved_cgroup),
         },
-        offered: ["cpu", "memory", "pids", "hugetlb"].map(str::to_owned).into(),
+        offered: OFFERED.map(str::to_owned).into(),
         topology: Topology::flat(&cpus),
         exclusive: Some(CpuSet::default()),
     }
@@ -133,7 +135,7 @@ fn writes_refusals() {
         (&'static str, Change, &'static [&'static str], &'static str, &'static str, &'static str);
     let enforced = [Pods, SystemReserved, KubeReserved];
     #[rustfmt::skip]
-    let table: [Row; 9] = [
+    let table: [Row; 11] = [
         // row, what is wrong, cgroups that are written all the same, level, why, way out
         ("too much", |_, g| { g.capacity.insert("memory".into(), Quantity::bytes(GIB)); }, &[],
             "allocatable", "Resource \"memory\" has a reservation of 3Gi but capacity of 1Gi", "reserve less"),
@@ -142,17 +144,22 @@ fn writes_refusals() {
         ("no pods", |n, _| n.cgroups_per_qos = false, &["/kube.slice", "/system.slice"],
             "kubepods", "without cgroupsPerQOS", "set cgroupsPerQOS"),
         ("nothing set aside", |n, _| n.kube_reserved.clear(), &["/kubepods.slice", "/system.slice"],
-            "kube-reserved", "\"/kube.slice\" cgroup is not configured properly", "set kubeReserved, or take kube-reserved out"),
+            "kube-reserved", "[\"kube\"] cgroup is not configured properly", "set kubeReserved, or take kube-reserved out"),
         ("root", |_, g| g.live.kube_reserved = None, &["/kubepods.slice", "/system.slice"],
             "kube-reserved", "names no cgroup", "name one below the root"),
         ("absent", |_, g| g.live.system_reserved.as_mut().unwrap().exists = false, &["/kube.slice", "/kubepods.slice"],
             "system-reserved", "cgroup /system.slice is not there, so the kubelet would not start", "create it before"),
         ("same", |_, g| g.live.kube_reserved.as_mut().unwrap().path.0 = "/system.slice".into(), &["/kubepods.slice", "/system.slice"],
             "kube-reserved", "is the system-reserved cgroup too", "name another cgroup"),
-        ("controllers", |_, g| { let k = g.live.kube_reserved.as_mut().unwrap(); k.memory_max = None; k.pids_max = None; }, &["/kubepods.slice", "/system.slice"],
-            "kube-reserved", "cgroup \"/kube.slice\" has some missing controllers: memory, pids", "write \"+memory +pids\" to cgroup.subtree_control above /kube.slice"),
-        ("huge pages", |_, g| { g.capacity.insert("hugepages-2Mi".into(), Quantity::bytes(0)); g.live.kube_reserved.as_mut().unwrap().hugetlb_max.clear(); }, &["/kubepods.slice", "/system.slice"],
+        ("controllers", |_, g| g.live.kube_reserved.as_mut().unwrap().controllers = ["cpu", "cpuset", "hugetlb"].map(str::to_owned).into(), &["/kubepods.slice", "/system.slice"],
+            "kube-reserved", "cgroup [\"kube\"] has some missing controllers: memory, pids", "write \"+memory +pids\" to cgroup.subtree_control above /kube.slice"),
+        // Also those of which it has no limit to write.
+        ("huge pages", |_, g| _ = g.live.kube_reserved.as_mut().unwrap().controllers.remove("hugetlb"), &["/kubepods.slice", "/system.slice"],
             "kube-reserved", "has some missing controllers: hugetlb", "+hugetlb"),
+        ("compressible", |n, g| { n.enforce = [Pods, KubeReservedCompressible].into(); g.live.kube_reserved.as_mut().unwrap().controllers.remove("cpuset"); }, &["/kubepods.slice"],
+            "kube-reserved", "cgroup [\"kube\"] has some missing controllers: cpuset", "+cpuset"),
+        ("nested", |n, g| { n.kube_reserved_cgroup = "/kube-a_b.slice".into(); g.live.kube_reserved.as_mut().unwrap().controllers.clear(); }, &["/kubepods.slice", "/system.slice"],
+            "kube-reserved", "cgroup [\"kube\" \"a-b\"] has some missing controllers: cpu, cpuset, hugetlb, memory, pids", "+cpu +cpuset +hugetlb +memory +pids"),
     ];
     for (row, change, cgroups, level, why, remedy) in table {
         let mut node = node(Systemd, &enforced);
@@ -188,6 +195,7 @@ fn writes_cpusets() {
         let got = written(node, WrittenLimit::ReservedCpus, |ground| {
             ground.exclusive = exclusive.parse().ok();
         });
+        assert_eq!(got.withdrawn.is_empty(), row != "none left", "{row}");
         assert!(got.writes.iter().all(|write| write.file == "cpuset.cpus"), "{row}");
         let sets: Vec<_> = got.writes.iter().map(|w| format!("{} {}", w.cgroup, w.value)).collect();
         assert_eq!(sets, want, "{row}");
@@ -195,7 +203,6 @@ fn writes_cpusets() {
         assert_eq!(why.is_some(), refused.is_some(), "{row}: {why:?}");
         assert!(why.unwrap_or_default().contains(refused.unwrap_or_default()), "{row}: {why:?}");
     }
-        assert_eq!(got.withdrawn.is_empty(), row != "none left", "{row}");
     let mut node = node(Cgroupfs, &[Pods]);
     (node.kube_reserved, node.system_reserved) = (ResourceList::new(), ResourceList::new());
     let got = written(node, WrittenLimit::ReservedCpus, |_| {});
