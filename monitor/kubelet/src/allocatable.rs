@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use isobar_core::model::duration::GoDuration;
 use isobar_core::model::quantity::{Quantity, ResourceList};
-use isobar_core::model::settings::{Node, Settings};
+use isobar_core::model::settings::{Eviction, Node, Settings};
 use isobar_core::model::threshold::{Amount, Signal, Threshold};
 
 pub const CPU: &str = "cpu";
@@ -49,13 +49,11 @@ impl Reservation {
         }
         let known = signal_capacities(capacity);
         let mut eviction = ResourceList::new();
-        for threshold in settings.eviction.thresholds.iter().filter(|t| t.is_hard()) {
-            let resource = match threshold.signal {
-                Signal::MemoryAvailable => MEMORY,
-                Signal::NodefsAvailable => EPHEMERAL_STORAGE,
-                _ => continue,
-            };
-            if let Amount::Quantity(amount) = resolve(threshold.signal, threshold.value, &known) {
+        let reserving =
+            [(Signal::MemoryAvailable, MEMORY), (Signal::NodefsAvailable, EPHEMERAL_STORAGE)];
+        for (signal, resource) in reserving {
+            let Some(threshold) = hard(&settings.eviction, signal) else { continue };
+            if let Amount::Quantity(amount) = resolve(signal, threshold.value, &known) {
                 eviction.insert(resource.into(), amount);
             }
         }
@@ -105,6 +103,16 @@ impl Reservation {
         }
         left
     }
+}
+
+/// The last threshold of `evictionHard` on `signal`.
+fn hard(eviction: &Eviction, signal: Signal) -> Option<&Threshold> {
+    let mut all = eviction.thresholds.iter().filter(|one| one.signal == signal && one.is_hard());
+    if eviction.soft_at_once.contains(&signal) {
+        // A soft threshold comes after the hard ones.
+        all.next_back();
+    }
+    all.next_back()
 }
 
 /// The difference per resource of `from`, at least 0.

@@ -24,8 +24,10 @@ const USUAL_TRANSITION: Nanos = Nanos(300 * Nanos::SECOND.0);
 
 pub(super) fn settings(layers: &Layers<'_>, enforces_pods: bool) -> Eviction {
     let transition = layers.time("evictionPressureTransitionPeriod");
+    let (thresholds, soft_at_once) = thresholds(layers, enforces_pods);
     Eviction {
-        thresholds: thresholds(layers, enforces_pods),
+        thresholds,
+        soft_at_once,
         pressure: pressure::thresholds(layers),
         transition_period: if transition.0 == 0 { USUAL_TRANSITION } else { transition },
         max_pod_grace: layers.number("evictionMaxPodGracePeriod"),
@@ -33,8 +35,8 @@ pub(super) fn settings(layers: &Layers<'_>, enforces_pods: bool) -> Eviction {
 }
 
 /// Hard thresholds, soft ones, then copies of the hard memory threshold for the allocatable; each
-/// group sorted by signal name.
-fn thresholds(layers: &Layers<'_>, enforces_pods: bool) -> Vec<Threshold> {
+/// group sorted by signal name. And the signals of soft ones without a grace period.
+fn thresholds(layers: &Layers<'_>, enforces_pods: bool) -> (Vec<Threshold>, Vec<Signal>) {
     let mut hard = layers.entries("evictionHard");
     if layers.flag("mergeDefaultEvictionSettings") {
         let defaults = entries(layers.default_of("evictionHard"));
@@ -48,6 +50,7 @@ fn thresholds(layers: &Layers<'_>, enforces_pods: bool) -> Vec<Threshold> {
     for (signal, value) in hard.iter().filter_map(|(name, field)| one(name, field)) {
         all.push(Threshold { signal, value, grace: Nanos(0), min_reclaim: None });
     }
+    let n_hard = all.len();
     for (name, field) in layers.entries("evictionSoft") {
         let Some((signal, value)) = one(name, &field) else { continue };
         match graces.get(&signal) {
@@ -62,6 +65,7 @@ fn thresholds(layers: &Layers<'_>, enforces_pods: bool) -> Vec<Threshold> {
             )),
         }
     }
+    let at_once = all[n_hard..].iter().filter(|one| one.is_hard()).map(|one| one.signal).collect();
     for threshold in &mut all {
         threshold.min_reclaim = reclaims.get(&threshold.signal).copied().flatten();
     }
@@ -71,7 +75,7 @@ fn thresholds(layers: &Layers<'_>, enforces_pods: bool) -> Vec<Threshold> {
         let copies: Vec<Threshold> = memory.map(copy).collect();
         all.extend(copies);
     }
-    all
+    (all, at_once)
 }
 
 /// A signal and its amount; `None` if the threshold is disabled or wrong.

@@ -11,7 +11,7 @@ use super::decision::{Order, StepKind};
 use super::pattern::PathPattern;
 use super::pod::QosClass;
 use super::quantity::ResourceList;
-use super::threshold::{PressureSignal, PressureThreshold, Threshold};
+use super::threshold::{PressureSignal, PressureThreshold, Signal, Threshold};
 use super::units::{Bytes, Nanos, Percent};
 
 /// The configuration as the policy sees it.
@@ -50,6 +50,10 @@ pub struct WorkloadRule {
 pub struct Eviction {
     /// Hard thresholds, then soft ones, then allocatable ones.
     pub thresholds: Vec<Threshold>,
+    /// Signals whose soft threshold has no grace period. It evicts at once and follows the hard one in
+    /// `thresholds`, but the kubelet does not subtract it from the allocatable.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub soft_at_once: Vec<Signal>,
     /// isobar's pressure thresholds.
     pub pressure: Vec<PressureThreshold>,
     /// `evictionPressureTransitionPeriod`.
@@ -62,6 +66,7 @@ impl Default for Eviction {
     fn default() -> Self {
         Self {
             thresholds: Vec::new(),
+            soft_at_once: Vec::new(),
             pressure: Vec::new(),
             transition_period: Nanos(300 * Nanos::SECOND.0),
             max_pod_grace: 0,

@@ -92,6 +92,25 @@ fn allocatable_of_disk() {
 }
 
 #[test]
+fn allocatable_is_not_reduced_by_soft_thresholds() {
+    #[rustfmt::skip]
+    let table = [
+        // thresholds without a grace period, the signal of the soft one, reserved
+        ("memory.available=1Gi",                          Signal::NodefsAvailable, "memory=1Gi"),
+        ("memory.available=1Gi",                          Signal::MemoryAvailable, ""),
+        ("memory.available=1Gi memory.available=2Gi",     Signal::MemoryAvailable, "memory=1Gi"),
+        ("nodefs.available=1Gi memory.available=2Gi",     Signal::NodefsAvailable, "memory=2Gi"),
+    ];
+    for (thresholds, soft, reserved) in table {
+        let mut settings = settings("", "", thresholds);
+        settings.eviction.soft_at_once = vec![soft];
+        let capacity = list("memory=10Gi ephemeral-storage=10Gi");
+        let got = Reservation::of(&settings, &capacity).total();
+        assert_eq!(got, list(reserved), "{thresholds} {soft}");
+    }
+}
+
+#[test]
 fn allocatable_status_and_limits() {
     let hard = "memory.available=100Mi";
     #[rustfmt::skip]

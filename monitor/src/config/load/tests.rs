@@ -6,7 +6,7 @@ use crate::config::{self, keys, schema};
 use isobar_core::model::condition::Measure;
 use isobar_core::model::pod::QosClass;
 use isobar_core::model::settings::{TaintEffect, WorkloadRule};
-use isobar_core::model::threshold::PressureSignal;
+use isobar_core::model::threshold::{PressureSignal, Signal};
 use isobar_core::model::units::{Nanos, Percent};
 
 use super::*;
@@ -68,6 +68,23 @@ podPidsLimit: 4096
 featureGates: {MemoryQoS: true}
 memoryReservationPolicy: TieredReservation
 ";
+
+#[test]
+fn load_knows_soft_thresholds_without_a_grace_period() {
+    #[rustfmt::skip]
+    let table = [
+        // grace, signals
+        ("0s", vec![Signal::MemoryAvailable]),
+        ("1s", vec![]),
+    ];
+    for (grace, want) in table {
+        let text = format!(
+            "evictionSoft: {{memory.available: 1Gi}}\n\
+             evictionSoftGracePeriod: {{memory.available: {grace}}}\n"
+        );
+        assert_eq!(of(&text).unwrap().settings.eviction.soft_at_once, want, "{grace}");
+    }
+}
 
 #[test]
 fn load_passes_every_field_to_settings() {
