@@ -10,9 +10,6 @@ use super::oom;
 use isobar_core::model::pod::QosClass;
 use isobar_core::model::workload::Pod;
 
-/// A mirror pod's and a static pod's hash, which is in the name of the pod's cgroup.
-const HASHES: [&str; 2] = ["kubernetes.io/config.mirror", "kubernetes.io/config.hash"];
-
 /// A range of correct scores, ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -53,13 +50,10 @@ impl<'a> Pods<'a> {
     /// Pods without a uid have no cgroup.
     #[must_use]
     pub fn new(pods: &'a [Pod]) -> Self {
-        let mut by_uid = BTreeMap::new();
-        for pod in pods {
-            let hashes = HASHES.iter().filter_map(|key| pod.annotations.get(*key));
-            let names = hashes.chain([&pod.uid]).filter(|uid| !uid.is_empty());
-            by_uid.extend(names.map(|uid| (uid.as_str(), pod)));
-        }
-        Self(by_uid)
+        let mirrors = pods.iter().filter_map(|pod| Some((pod.mirrored()?, pod)));
+        // A pod's own uid wins over what another says of it.
+        let all = mirrors.chain(pods.iter().map(|pod| (pod.uid.as_str(), pod)));
+        Self(all.filter(|(uid, _)| !uid.is_empty()).collect())
     }
 
     /// The pod whose cgroup has `uid` in its name.
@@ -112,6 +106,7 @@ pub fn of_container(pod: &Pod, id: &str, capacity: NonZeroU64) -> Vec<Scores> {
 mod tests {
     use super::*;
     use crate::pod_notation;
+    use isobar_core::model::workload::{HASH, MIRROR};
 
     #[test]
     fn expected_of_daemons() {
@@ -161,20 +156,26 @@ mod tests {
             let annotations = BTreeMap::from([(key.to_owned(), hash.to_owned())]);
             Pod { uid: uid.into(), annotations, ..Pod::default() }
         };
+        let hash = |n: char| n.to_string().repeat(32);
+        let (h0, h2, h3) = (&*hash('0'), &*hash('2'), &*hash('3'));
         let pods = [
-            of("u-1", "other", "h-0"),
-            of("u-2", "kubernetes.io/config.mirror", "h-2"),
-            of("u-3", "kubernetes.io/config.hash", "h-3"),
+            of("u-1", "other", h0),
+            of("u-2", MIRROR, h2),
+            of(h3, HASH, h3),
+            // Whose owner writes there what he likes.
+            of("u-4", HASH, "u-1"),
+            of("u-5", MIRROR, "u-2"),
+            of("u-6", MIRROR, h3),
             of("", "other", ""),
         ];
         let pods = Pods::new(&pods);
         #[rustfmt::skip]
         let table = [
             ("u-1", Some("u-1")),
-            ("h-2", Some("u-2")),
+            (h2,    Some("u-2")),
             ("u-2", Some("u-2")),
-            ("h-3", Some("u-3")),
-            ("h-0", None),
+            (h3,    Some(h3)),
+            (h0,    None),
             ("",    None),
         ];
         for (uid, want) in table {

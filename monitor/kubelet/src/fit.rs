@@ -38,7 +38,7 @@ pub fn fit(pods: &[Pod], allocatable: &ResourceList) -> Vec<Fit> {
     let line = |resource: &str| {
         let requested = match resource {
             PODS => Quantity::count(u64::try_from(pods.len()).unwrap_or(u64::MAX)),
-            _ => pods.iter().fold(Quantity::ZERO, |sum, pod| sum.plus(of(pod, resource))),
+            _ => requested(pods.iter().copied(), resource),
         };
         let allocatable = allocatable.get(resource).copied();
         let free = allocatable.map(|there| there.minus(requested));
@@ -50,6 +50,12 @@ pub fn fit(pods: &[Pod], allocatable: &ResourceList) -> Vec<Fit> {
         Fit { resource: resource.into(), requested, allocatable, free, fits }
     };
     all.into_iter().map(line).collect()
+}
+
+/// What those of `pods` request together that have not ended.
+pub fn requested<'a>(pods: impl Iterator<Item = &'a Pod>, resource: &str) -> Quantity {
+    let running = pods.filter(|pod| !pod.is_over);
+    running.map(|pod| of(pod, resource)).fold(Quantity::ZERO, Quantity::plus)
 }
 
 /// The pod's request as the scheduler counts it: the pod-level request where one is set, else what

@@ -22,12 +22,6 @@ pub fn request(pod: &Pod, resource: &str) -> Quantity {
     if asked.is_zero() { asked } else { asked.plus(of(&pod.overhead, resource)) }
 }
 
-/// What those of `pods` request together that have not ended.
-pub fn requested<'a>(pods: impl Iterator<Item = &'a Pod>, resource: &str) -> Quantity {
-    let running = pods.filter(|pod| !pod.is_over);
-    running.map(|pod| request(pod, resource)).fold(Quantity::ZERO, Quantity::plus)
-}
-
 /// The CPU time that the pod or the container at `place` requests; `None` if it requests none, or
 /// is not known. `pods` by the uid of their cgroups.
 #[must_use]

@@ -135,7 +135,8 @@ impl Pod {
 
     /// The uid of the static pod that this one mirrors. An ordinary pod has no mirror, so another uid
     /// counts for nothing.
-    fn mirrored(&self) -> Option<&str> {
+    #[must_use]
+    pub fn mirrored(&self) -> Option<&str> {
         self.annotations.get(MIRROR).map(String::as_str).filter(|uid| is_static_uid(uid))
     }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::quantity::{Quantity, ResourceList};
-use isobar_core::model::request::requested;
 use isobar_core::model::workload::Pods;
+use isobar_kubelet::fit::requested;
 
 const RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
@@ -102,7 +102,15 @@ mod tests {
             (vec![pod("a", "5", false)],
                 vec!["cpu: pods request 5 of 4, more than there is"], "cpu: pods request 5 of 4, more than there is"),
         ];
-        for (pods, told, detail) in table {
+        let whole = |cpu: &str, limit: &str| {
+            let (uid, mut pod) = pod("a", cpu, false);
+            let limits = ResourceList::from([("memory".into(), limit.parse().unwrap())]);
+            pod.resources = Some(Resources { limits, ..Resources::default() });
+            (uid, pod)
+        };
+        // As the scheduler counts: what the pod itself leaves open its containers request.
+        let of_whole = (vec![whole("3", "1Gi")], vec![], "cpu: pods request 3 of 4");
+        for (pods, told, detail) in table.into_iter().chain([of_whole]) {
             let pods: Pods = Arc::new(pods.into_iter().collect());
             assert_eq!(requests.update(&pods, &allocatable), told, "{detail}");
             assert_eq!(requests.capability().unwrap().detail, detail);

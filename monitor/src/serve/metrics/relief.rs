@@ -15,11 +15,11 @@ use isobar_core::model::cgroup::Limit;
 use isobar_core::model::decision::StepKind;
 use isobar_core::model::limit::{LimitResult, LimitState, NodeResources};
 use isobar_core::model::quantity::ResourceList;
-use isobar_core::model::request::requested;
 use isobar_core::model::stall::Coverage;
 use isobar_core::policy::scope::kubepods;
 use isobar_core::view::View;
 use isobar_core::view::foresight::OomLimit;
+use isobar_kubelet::fit::requested;
 
 /// Resources of which a node has a fixed amount, and pods a request.
 const REQUESTED: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
