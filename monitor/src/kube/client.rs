@@ -18,6 +18,7 @@ use tokio::time::{sleep, timeout};
 use super::board::{Board, Report};
 use super::bound::{Bound, Excess};
 use super::jitter::about;
+use super::renewed::renewed;
 use crate::causes::chain;
 use crate::config::kubernetes::{Access, Connection, Kubelet};
 
@@ -30,7 +31,7 @@ pub(super) const PROBED: (Duration, Duration) = (Duration::from_secs(5), Duratio
 const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 /// How long until a configuration that cannot be used is read again: a service account's files may
 /// be mounted later than the agent starts.
-const AGAIN: Duration = Duration::from_secs(15);
+pub(super) const AGAIN: Duration = Duration::from_secs(15);
 
 /// Pods, of whose answers no more is read than their metadata: the code for all of a pod takes 170 KB.
 pub(super) type Pods = Api<PartialObjectMeta<Pod>>;
@@ -50,7 +51,7 @@ pub(super) async fn connect(connection: &Connection, board: &Board) -> Client {
         match try_connect(connection).await {
             Ok((client, url)) => {
                 board.report(NAME, Report::Works(format!("talks to {url}")));
-                return client;
+                return renewed(connection.clone(), client);
             }
             Err(why) => board.report(NAME, Report::Fails(why, remedy_of(connection))),
         }
@@ -90,7 +91,7 @@ fn remedy_of(connection: &Connection) -> Option<&'static str> {
     })
 }
 
-async fn try_connect(connection: &Connection) -> Result<(Client, String), String> {
+pub(super) async fn try_connect(connection: &Connection) -> Result<(Client, String), String> {
     let config = configuration(connection).await?;
     let url = config.cluster_url.to_string();
     let client = Bound::API_SERVER.client(config).map_err(|why| words(API_SERVER, &why))?;
@@ -147,12 +148,14 @@ pub(super) async fn answered_by<T>(
     }
 }
 
-/// Whether the API server answers. Asked twice: the first question may go over a connection that was cut
-/// with a watch.
+/// Whether the API server answers, be it that it refuses this question: a load balancer without a server
+/// behind it says 502, 503 or 504. One that refuses the credentials answers nothing that is asked. Asked
+/// twice: the first question may go over a connection that was cut with a watch.
 pub(super) async fn answers(client: &Client) -> bool {
     for _ in 0..2 {
         match timeout(ANSWERS_WITHIN, client.apiserver_version()).await {
             Ok(Ok(_)) => return true,
+            Ok(Err(kube::Error::Api(why))) if why.code < 500 && why.code != 401 => return true,
             Ok(Err(_)) => {}
             Err(_) => return false,
         }
@@ -247,9 +250,11 @@ fn words(server: &str, why: &kube::Error) -> String {
             let budgets: String = budgets.map(|cause| format!(" {}", cause.message)).collect();
             format!("{server} answered {}: {}{budgets}", status.code, status.message)
         }
-        kube::Error::Service(why) => {
-            format!("cannot reach {server}: {}", chain(&**why))
-        }
+        kube::Error::Service(why) => match why.downcast_ref() {
+            // Of the client within one that is renewed.
+            Some(inner) => words(server, inner),
+            None => format!("cannot reach {server}: {}", chain(&**why)),
+        },
         kube::Error::SerdeError(why) => {
             format!("{server}'s answer cannot be read: {why}")
         }

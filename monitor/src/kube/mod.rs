@@ -18,6 +18,7 @@ mod node;
 mod pace;
 mod pods;
 mod proxy;
+mod renewed;
 mod taints;
 mod victims;
 mod writer;

@@ -112,8 +112,13 @@ where
                 if replace(&mut is_new, false) {
                     server.tell(seen);
                 }
-                trouble = Some(Trouble::of(&why));
-                server.fails(Failure::from(&why), &listing).await;
+                let kind = Trouble::of(&why);
+                trouble = Some(kind);
+                server.fails(Failure::from(&why), kind, &listing).await;
+                if is_too_old(&why) {
+                    sleep(about(PROBED.0)).await;
+                    return page;
+                }
                 match smaller(&why, page) {
                     None => continue,
                     smaller => return smaller,
@@ -132,6 +137,13 @@ where
             is_new = true;
         }
     }
+}
+
+/// Whether the server no longer knows where the watch is to begin: kube would ask for that for ever, and has
+/// to list anew.
+fn is_too_old(why: &watcher::Error) -> bool {
+    let watcher::Error::WatchStartFailed(why) = why else { return false };
+    Failure::from(why).code == Some(410)
 }
 
 /// The page after one that was too large; `None` if that is not what failed, or it was one pod.
@@ -157,8 +169,8 @@ impl Server<'_> {
     }
 
     /// A list, or the watch after it, has failed. A watch that was cut goes on where it was.
-    async fn fails(&self, why: Failure, listing: &Option<Seen>) {
-        if listing.is_some() || matches!(why.code, Some(401 | 403)) {
+    async fn fails(&self, why: Failure, trouble: Trouble, listing: &Option<Seen>) {
+        if listing.is_some() || trouble == Trouble::Lasting {
             self.board.set_is_followed(false);
         }
         self.board.report(NAME, why.report(PERMISSION));

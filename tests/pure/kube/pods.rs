@@ -117,6 +117,82 @@ fn kube_pods_watch_that_is_cut_leaves_evictions_offered() {
     }
 }
 
+/// kube asks for ever for a watch from where the server has forgotten it.
+#[test]
+fn kube_pods_are_listed_anew_where_the_watch_cannot_begin() {
+    let bed = Bed::new();
+    eventually("the pod is listed", || names(&bed) == ["shop/web"]);
+    let gone = Effect::Status { code: 410, retry_after_seconds: None };
+    bed.stub.add_fault(Fault::new("watch", "/api/v1/pods", gone));
+    bed.stub.cut_connections();
+    bed.stub.put(pod("n1", "shop", "db")).unwrap();
+    within(Duration::from_secs(40), "a new list has it", || names(&bed) == ["shop/db", "shop/web"]);
+}
+
+#[test]
+fn kube_pods_are_named_by_the_kubelet_while_the_watch_is_refused() {
+    for code in [429, 500] {
+        let bed = Bed::with(|stub| {
+            let mut told = pod("n1", "shop", "static");
+            told["metadata"]["uid"] = json!("u1");
+            stub.kubelet_says("/pods", json!({"items": [told]}));
+        });
+        eventually("the pod is listed", || names(&bed) == ["shop/web"]);
+        let refused = Effect::Status { code, retry_after_seconds: None };
+        bed.stub.add_fault(Fault::new("watch", "/api/v1/pods", refused));
+        bed.stub.cut_connections();
+        within(Duration::from_secs(40), &format!("{code}: the kubelet names them"), || {
+            names(&bed) == ["shop/static"]
+        });
+        bed.stub.clear_faults();
+        bed.stub.put(pod("n1", "shop", "db")).unwrap();
+        within(Duration::from_secs(60), &format!("{code}: the API server knows better"), || {
+            names(&bed) == ["shop/db", "shop/web"]
+        });
+    }
+}
+
+#[test]
+fn kube_pods_go_on_with_a_token_that_was_replaced() {
+    let of = |url: &str, token: &str| {
+        kubeconfig(url).replace("user: {}", &format!("user: {{token: {token}}}"))
+    };
+    let bed = Bed::new();
+    eventually("the pod is listed", || names(&bed) == ["shop/web"]);
+    fs::write(bed.dir.path().join("kubeconfig"), of(&bed.stub.url(), "new")).unwrap();
+    bed.stub.accept_tokens(&["new"]);
+    bed.stub.cut_connections();
+    bed.stub.put(pod("n1", "shop", "db")).unwrap();
+    within(Duration::from_secs(40), "the watch goes on", || names(&bed) == ["shop/db", "shop/web"]);
+    let is_answering = || bed.api.way().is_answering.load(std::sync::atomic::Ordering::Relaxed);
+    eventually("evictions are offered", is_answering);
+}
+
+/// A cluster may keep its version to itself.
+#[test]
+fn kube_pods_server_that_refuses_its_version_answers() {
+    #[rustfmt::skip]
+    let table = [
+        // code of /version, it answers
+        (403, true),
+        (404, true),
+        (401, false), // nor anything else
+        (503, false), // a load balancer without a server
+    ];
+    for (code, want) in table {
+        let refused = |code| Effect::Status { code, retry_after_seconds: None };
+        let bed = Bed::with(|stub| stub.add_fault(Fault::new("*", "/version", refused(code))));
+        let is_answering = || bed.api.way().is_answering.load(std::sync::atomic::Ordering::Relaxed);
+        eventually("the pod is listed", || names(&bed) == ["shop/web"] && is_answering());
+        bed.stub.add_fault(Fault::new("watch", "/api/v1/pods", refused(500)));
+        let n_asked = || bed.stub.seen().iter().filter(|seen| seen.call.path == "/version").count();
+        bed.stub.cut_connections();
+        eventually("it was asked", || n_asked() >= 2);
+        std::thread::sleep(Duration::from_millis(500));
+        assert_eq!(is_answering(), want, "{code}");
+    }
+}
+
 #[test]
 fn kube_pods_that_are_lies_are_left_out() {
     let bed = Bed::with(|stub| {
