@@ -45,7 +45,7 @@ pub struct Answer {
 /// Why a pod is not evicted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
-    /// A disruption budget forbids it: another candidate may be evicted.
+    /// A disruption budget or an admission webhook forbids it: another candidate may be evicted.
     Forbidden(String),
     /// It forbids it for some pods of a group; the others end.
     Partly(String),

@@ -206,7 +206,9 @@ async fn evict(client: &Client, request: &Request, refused: &Notify) -> Result<S
                 let left = Duration::from_nanos(until.since(clock::now().boot).0);
                 sleep(about(RETRIED.max(why.retry_after)).min(left)).await;
             }
-            Verdict::OverBudget | Verdict::Uncounted => return Err(Refusal::Forbidden(refusal)),
+            Verdict::OverBudget | Verdict::Uncounted | Verdict::Protected => {
+                return Err(Refusal::Forbidden(refusal));
+            }
             Verdict::Busy => return Err(Refusal::Failed(refusal)),
             Verdict::Away => {
                 let words = "the API server could not be asked in time";
@@ -251,6 +253,8 @@ enum Verdict {
     OverBudget,
     /// The server does not know yet what a disruption budget says: it has not counted its pods.
     Uncounted,
+    /// An admission webhook forbids it.
+    Protected,
     /// The server has too much to do.
     Busy,
     /// The server knows no evictions, or this agent may not evict.
@@ -279,8 +283,10 @@ fn verdict(why: &Failure, name: &str) -> Verdict {
         Some(404 | 405) => Verdict::NoEviction,
         // One older than policy/v1, which came with 1.22.
         Some(400) if says(r#"no kind "Eviction" is registered"#) => Verdict::NoEviction,
-        // An admission webhook that protects the pod says 403 too.
         Some(403) if says(r#"cannot create resource "pods/eviction""#) => Verdict::NoEviction,
+        // Source: `checkAndDecrement`: less than none is allowed, or too many evictions are under way.
+        Some(403) if says("poddisruptionbudget.policy") => Verdict::OverBudget,
+        Some(403) if says("admission webhook") => Verdict::Protected,
         // Source: apiserver `rest.BeforeDelete` and `storage.Preconditions.Check`.
         Some(409) if says("UID in the precondition") || says("UID in precondition") => {
             Verdict::Replaced
@@ -342,7 +348,7 @@ mod tests {
 
     #[test]
     fn verdict_by_code() {
-        use Verdict::{Away, Busy, Gone, NoEviction, OverBudget, Refused, Replaced, Uncounted};
+        use Verdict::*;
         #[rustfmt::skip]
         let table = [
             // code, message, verdict
@@ -361,7 +367,9 @@ mod tests {
             (None,      "connection refused",                                    Away),
             (Some(401), "Unauthorized",                                          Refused),
             (Some(403), "pods \"web\" is forbidden: User \"x\" cannot create resource \"pods/eviction\" in API group \"\"", NoEviction),
-            (Some(403), "admission webhook \"drain.example.com\" denied the request", Refused),
+            (Some(403), "admission webhook \"drain.example.com\" denied the request", Protected),
+            (Some(403), "poddisruptionbudget.policy \"web\" is forbidden: pdb disruptions allowed is negative", OverBudget),
+            (Some(403), "pods \"web\" is forbidden: User \"x\" cannot delete resource \"pods\" in API group \"\"", Refused),
             (Some(409), "Operation cannot be fulfilled on pods \"web\": the UID in the precondition (u1) does not match the UID in record (u2). The object might have been deleted and then recreated", Replaced),
             (Some(409), "Precondition failed: UID in precondition: u1, UID in object meta: u2", Replaced),
             (Some(409), "the object has been modified",                          Refused),
@@ -375,9 +383,10 @@ mod tests {
 
     #[test]
     fn verdict_is_mended_as_configured() {
-        use Verdict::{Away, Busy, Gone, NoEviction, OverBudget, Refused, Replaced, Uncounted};
+        use Verdict::*;
         let mended = |deletion| {
-            let all = [Away, Busy, Gone, NoEviction, OverBudget, Refused, Replaced, Uncounted];
+            let all =
+                [Away, Busy, Gone, NoEviction, OverBudget, Protected, Refused, Replaced, Uncounted];
             all.into_iter().filter(|one| one.is_mended_by(deletion)).collect::<Vec<_>>()
         };
         assert_eq!(mended(Deletion::Never), []);

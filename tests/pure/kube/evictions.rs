@@ -63,6 +63,9 @@ fn budget_in_process() -> Value {
 fn kube_evictions_by_what_the_server_says() {
     let status = |code| Effect::Status { code, retry_after_seconds: None };
     let later = || Effect::Status { code: 429, retry_after_seconds: Some(2) };
+    let webhook = || {
+        Effect::Text { code: 403, text: r#"{"kind":"Status","code":403,"message":"admission webhook \"drain\" denied the request"}"#.into() }
+    };
     let half = || Effect::Text { code: 201, text: r#"{"kind": "Status", "#.into() };
     let none = || (Effect::Reset, 0);
     let new = budget_in_process;
@@ -78,6 +81,7 @@ fn kube_evictions_by_what_the_server_says() {
         ("own",   vec![],                         (status(503), 2),   "done",      "evicts shop/web",                           true,  3..=3),
         ("own",   vec![],                         (status(401), 99),  "failed",    "401",                                       false, 1..=1),
         ("own",   vec![],                         (status(403), 99),  "failed",    "403",                                       false, 1..=1),
+        ("own",   vec![],                         (webhook(), 99),    "forbidden", "denied the request",                      false, 1..=1),
         ("own",   vec![],                         (status(500), 99),  "failed",    "could not be asked in time",                false, 3..=9),
         ("own",   vec![],                         (status(429), 1),   "done",      "evicts shop/web",                           true,  2..=2),
         ("own",   vec![],                         (status(429), 99),  "failed",    "too many requests",                         false, 3..=9),
