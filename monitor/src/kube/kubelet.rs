@@ -31,8 +31,9 @@ const NO_ADDRESS: &str = "its address is not known: disk use of pods is not meas
                           set NODE_IP, or name it with --kubelet";
 /// Disks fill slowly; the kubelet itself looks as often.
 const READ_EVERY: Duration = Duration::from_secs(10);
-/// The kubelet reads its configuration only when it starts, and then connections to it end.
-const CONFIG_EVERY: u32 = 30;
+/// The kubelet reads its configuration only when it starts, which takes it less time than a round: limits
+/// that isobar writes by the one before would overwrite the kubelet's.
+const CONFIG_EVERY: u32 = 1;
 /// While it does not tell it.
 const CONFIG_AGAIN: u32 = 6;
 
@@ -83,7 +84,7 @@ impl Talk {
             self.config_in = if is_told { CONFIG_EVERY } else { CONFIG_AGAIN };
         }
         self.config_in -= 1;
-        let n = disks(client, board).await?;
+        let disks = disks(client, board).await;
         let names = match has_names(is_answering, board) {
             true => {
                 self.named = Seen::default();
@@ -91,6 +92,7 @@ impl Talk {
             }
             false => name_pods(client, (&mut self.named, &access.node), is_answering, board).await,
         };
+        let n = disks?;
         Ok(format!("disk use of {n} pods by {}{names}", kubelet.url))
     }
 }

@@ -32,13 +32,18 @@ fn kubelet_tells_of_disks_what_the_recorded_one_said() {
     for said in [SUMMARY, AFTER_EVICTION] {
         tells_of_disks(&serde_json::from_str(said).unwrap());
     }
+    // Go writes null for a list of which nothing was made.
+    let used = json!({"usedBytes": 7, "inodesUsed": 1});
+    let pod = json!({"podRef": {"uid": "u"}, "containers": null, "volume": null, "ephemeral-storage": used});
+    tells_of_disks(&json!({"pods": [pod, {"podRef": {"uid": "v"}}]}));
+    tells_of_disks(&json!({"pods": null}));
 }
 
 fn tells_of_disks(said: &Value) {
     let bed = Bed::with(|stub| stub.kubelet_says("/stats/summary", said.clone()));
     eventually("disk use is known", || bed.api.pod_disks().is_some());
     let disks = bed.api.pod_disks().unwrap();
-    let pods = said["pods"].as_array().unwrap();
+    let pods = said["pods"].as_array().map_or(&[][..], Vec::as_slice);
     assert_eq!(disks.pods.len(), pods.len());
     for pod in pods {
         let disk = &disks.pods[pod["podRef"]["uid"].as_str().unwrap()];
@@ -139,6 +144,36 @@ fn kubelet_names_the_pods_while_the_api_server_does_not() {
     within(Duration::from_secs(40), "the API server knows better", || {
         told() == "1 pods by the API server"
     });
+}
+
+#[test]
+fn kubelet_names_the_pods_also_where_its_disks_cannot_be_read() {
+    let refused = || Effect::Status { code: 500, retry_after_seconds: None };
+    let bed = Bed::with(|stub| {
+        let mut pod = generate::pod("n1", "shop", "static");
+        pod["metadata"]["uid"] = json!("u1");
+        stub.kubelet_says("/pods", json!({"items": [pod]}));
+        stub.add_fault(Fault::new("get", "/stats/summary", refused()));
+        stub.add_fault(Fault::new("list", "/api/v1/pods", refused()));
+    });
+    let words = "; 1 pods by the kubelet's /pods";
+    eventually("it names them", || {
+        bed.capability("pods").is_some_and(|told| told.ends_with(words))
+    });
+    assert_eq!(bed.api.pod_disks(), None);
+}
+
+#[test]
+fn kubelet_that_starts_with_another_configuration_is_noticed_at_once() {
+    let says = |max_pods: u32| json!({"kubeletconfig": {"maxPods": max_pods}});
+    let bed = Bed::with(|stub| {
+        stub.kubelet_says("/stats/summary", summary());
+        stub.kubelet_says("/configz", says(42));
+    });
+    let told = || bed.api.configz().map(|configz| configz.settings.node.max_pods);
+    eventually("the configuration is known", || told() == Some(42));
+    bed.stub.kubelet_says("/configz", says(43));
+    eventually("the other one is known", || told() == Some(43));
 }
 
 #[test]

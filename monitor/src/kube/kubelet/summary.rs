@@ -10,18 +10,17 @@ use isobar_core::model::units::Bytes;
 
 #[derive(Debug, Deserialize)]
 pub(super) struct Summary {
-    pods: Vec<Pod>,
+    /// Go writes `null` for a list of which nothing was made, as for each list below.
+    pods: Option<Vec<Pod>>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Pod {
     pod_ref: Reference,
-    #[serde(default)]
-    containers: Vec<Container>,
+    containers: Option<Vec<Container>>,
     /// The kubelet's name for this list is in the singular.
-    #[serde(default)]
-    volume: Vec<Volume>,
+    volume: Option<Vec<Volume>>,
     #[serde(rename = "ephemeral-storage")]
     ephemeral_storage: Option<Usage>,
 }
@@ -59,7 +58,8 @@ struct Usage {
 impl Summary {
     /// By uid. What the kubelet has not measured stays unknown.
     pub(super) fn pods(self) -> BTreeMap<String, PodDisk> {
-        let pods = self.pods.into_iter().filter(|pod| !pod.pod_ref.uid.is_empty());
+        let pods =
+            self.pods.unwrap_or_default().into_iter().filter(|pod| !pod.pod_ref.uid.is_empty());
         pods.map(|pod| (pod.pod_ref.uid.clone(), pod.disk())).collect()
     }
 }
@@ -69,9 +69,10 @@ impl Pod {
         let container = |Container { name, rootfs, logs }| {
             (name, ContainerDisk { layer: used(rootfs), logs: used(logs) })
         };
-        let volumes = self.volume.into_iter().filter(|volume| volume.pvc_ref.is_none());
+        let volumes = self.volume.into_iter().flatten();
+        let volumes = volumes.filter(|volume| volume.pvc_ref.is_none());
         PodDisk {
-            containers: self.containers.into_iter().map(container).collect(),
+            containers: self.containers.into_iter().flatten().map(container).collect(),
             volumes: volumes.map(|volume| (volume.name, used(Some(volume.usage)))).collect(),
             whole: used(self.ephemeral_storage),
         }
