@@ -19,7 +19,7 @@ use isobar_core::model::workload::Pods;
 pub(super) enum Cluster {}
 
 /// What a kubelet answers of its configuration; there is none.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Configz {
     pub(super) answer: String,
 }
@@ -57,6 +57,18 @@ impl Cluster {
     }
 
     pub(super) fn took(&mut self, _: Option<Arc<Configz>>, _: Result<KubeletSource, String>) {
+        match *self {}
+    }
+
+    pub(super) fn did_without(&mut self, _: Option<Arc<Configz>>, _: String) {
+        match *self {}
+    }
+
+    pub(super) fn used_configz(&self) -> Option<Arc<Configz>> {
+        match *self {}
+    }
+
+    pub(super) fn knows_kubelet(&self) -> bool {
         match *self {}
     }
 

@@ -162,7 +162,7 @@ impl<S: Source> Tick<S> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "kubernetes"))]
 mod tests {
     use super::*;
 
