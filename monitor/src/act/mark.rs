@@ -125,7 +125,9 @@ pub(super) fn mark(
 /// Of what a target's processes have in memory and swap, the part of the largest.
 pub(super) fn largest(proc: &Path, target: &OpenTarget) -> Option<Percent> {
     let mut pids = Vec::new();
-    target.work().try_for_each(|group| group.pids(&mut pids)).ok()?;
+    for group in target.work() {
+        group.pids(&mut pids).ok()?;
+    }
     let sizes: Vec<u64> = pids.into_iter().filter_map(|pid| oom_size(proc, pid)).collect();
     let all = sizes.iter().copied().fold(0, u64::saturating_add);
     sizes.into_iter().max().filter(|_| all > 0).map(|most| Percent::share(most, all))

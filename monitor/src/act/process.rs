@@ -328,6 +328,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn oom_size_is_memory_and_swap() {
+        #[rustfmt::skip]
+        let table: [(&[u8], u64); 4] = [
+            (b"Name:\ta\nVmRSS:\t    1024 kB\nVmSwap:\t      12 kB\n", 1_036),
+            (b"Name:\t\xffVmRSS:\t9 kB\nVmRSS:\t 1024 kB\n",         1_024), // a name is no text
+            (b"Name:\tkswapd0\n",                                    0),
+            (b"VmRSS:\t    10",                                       0),     // torn
+        ];
+        let proc = tempfile::tempdir().unwrap();
+        std::fs::create_dir(proc.path().join("7")).unwrap();
+        for (status, want) in table {
+            std::fs::write(proc.path().join("7/status"), status).unwrap();
+            assert_eq!(oom_size(proc.path(), 7), Some(want), "{}", status.escape_ascii());
+        }
+        assert_eq!(oom_size(proc.path(), 8), None);
+        assert!(oom_size(Path::new("/proc"), std::process::id()).is_some_and(|kib| kib > 500));
+    }
+
+    #[test]
     fn stat_parses_any_process_name() {
         let stat = |name: &str, parent, flags| {
             Stat::parse(&format!(
