@@ -46,10 +46,9 @@ pub(crate) fn oom_kill(ctx: BtfTracePointContext) -> i32 {
             (0, ctx.arg::<i32>(0) as u32, null())
         }
     };
-    let caller = thread();
+    // It stays: with memory.oom.group one call kills many. The thread's next call overwrites it.
     // SAFETY: a map value.
-    let limit = OOM_LIMITS.get_ptr(caller).map(|limit| unsafe { *limit });
-    let _ = OOM_LIMITS.remove(caller);
+    let limit = OOM_LIMITS.get_ptr(thread()).map(|limit| unsafe { *limit });
     warn!(&ctx, "oom kill of pid {} in cgroup {}", victim_pid, victim);
     // SAFETY: a helper without arguments.
     let trigger = unsafe { bpf_get_current_cgroup_id() };

@@ -53,7 +53,8 @@ impl KernelKills {
     /// Takes note of what the kernel has killed since the sample before.
     pub(super) fn hear(&mut self, question: &Question<'_>) {
         let (sample, now) = (question.sample, question.sample.at.boot);
-        for kill in sample.kernel.iter().flat_map(|kernel| &kernel.oom_kills) {
+        let events = sample.kernel.iter().flat_map(|kernel| &kernel.oom_kills);
+        for kill in events.filter(|kill| kill.limit_known || !is_counted(kill.victim, question)) {
             self.add(relieved(kill.victim, kill.limit, question), kill.at);
         }
         for (victim, limit) in counted(question) {
@@ -114,6 +115,13 @@ fn counted(question: &Question<'_>) -> Vec<(CgroupId, Option<CgroupId>)> {
         (*victim, up.find(has_reached))
     };
     victims.map(with_limit).collect()
+}
+
+/// Whether the victim's `memory.events` tells of the kill, so that [`counted`] finds the limit. Taken for
+/// the node's, kills at a pod's own limit would hold back all relief of memory.
+fn is_counted(victim: CgroupId, question: &Question<'_>) -> bool {
+    let is_read = |sample: &Sample| sample.cgroups.get(&victim)?.memory.events;
+    question.before.is_some_and(|before| is_read(question.sample).or(is_read(before)).is_some())
 }
 
 /// A limit that is not known may have been anybody's. Where the limit is known and the victim is not

@@ -108,7 +108,8 @@ fn kernel_kills_in_a_row_prolong_nothing() {
     assert_eq!(first, Some(3));
 }
 
-/// The event of a kill may come a sample late, and without the kernel side there is none.
+/// The event of a kill may come a sample late or not know the limit, and without the kernel side there
+/// is none.
 #[test]
 fn kernel_kills_are_known_by_their_counter() {
     #[rustfmt::skip]
@@ -122,10 +123,16 @@ fn kernel_kills_are_known_by_their_counter() {
         (&[20, 10, 12], &[20, 12],     true),  // one at its own limit, one for the node
         (&[],           &[20, 12],     false), // nothing was killed
     ];
-    for (killed, at_limit, is_held) in table {
+    for ((killed, at_limit, is_held), has_event) in
+        table.iter().flat_map(|row| [(row, false), (row, true)])
+    {
         let mut node = Node::new();
         let kubepods = Cgroup { path: CgroupPath("/kubepods".into()), ..Cgroup::default() };
         node.sample.cgroups.insert(CgroupId(20), kubepods.into());
+        if has_event {
+            kill(&mut node, seconds(1), 12, None);
+            node.sample.kernel.as_mut().unwrap().oom_kills[0].limit_known = false;
+        }
         for id in [10, 12, 20].map(CgroupId) {
             let group = Arc::make_mut(node.sample.cgroups.get_mut(&id).unwrap());
             group.parent = (id != CgroupId(20)).then_some(CgroupId(20));
@@ -141,6 +148,6 @@ fn kernel_kills_are_known_by_their_counter() {
         let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
         let verdict = node.at(1, &hard);
         let want = is_held.then(|| Hold::KernelKilled { until: seconds(3) });
-        assert_eq!(verdict.held, want, "{killed:?} {at_limit:?}");
+        assert_eq!(verdict.held, want, "{killed:?} {at_limit:?} {has_event}");
     }
 }
