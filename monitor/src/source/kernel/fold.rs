@@ -262,6 +262,9 @@ pub(super) fn only_losses(cpu: &Cpu) -> Cpu {
     }
 }
 
+/// By no more does one CPU's clock differ from another's.
+const CLOCKS_APART: i64 = Nanos::SECOND.0.cast_signed();
+
 /// The newest clock of all CPUs: "now" for intervals that have not ended yet.
 fn newest(cpus: &[Cpu]) -> u64 {
     cpus.iter().map(|cpu| cpu.last_switch).max().unwrap_or(0)
@@ -340,11 +343,18 @@ fn group_stall(
     }
 }
 
-/// The union's length until now; see [`Open`].
+/// The union's length until now; see [`Open`]. Its two counters may be read, and changed, one after the
+/// other, so the sum itself tells: each interval without an end makes it negative by the time since boot.
 fn length(union: Open, now: u64) -> Nanos {
-    // Two CPUs that close the last interval at once count below 0: then none is open.
-    let is_open = union.open.cast_signed() > 0;
-    Nanos(union.sum.wrapping_add(if is_open { now } else { 0 }))
+    let (mut sum, is_open) = (union.sum.cast_signed(), union.open.cast_signed() > 0);
+    if sum <= -CLOCKS_APART || sum < 0 && is_open {
+        sum = sum.wrapping_add_unsigned(now);
+    }
+    // The next interval began before the end of the last was added.
+    if sum <= -CLOCKS_APART {
+        sum = sum.wrapping_add_unsigned(now);
+    }
+    Nanos(u64::try_from(sum).unwrap_or(0))
 }
 
 fn memory_unions(memory: &Memory, now: u64) -> MemoryStall {

@@ -155,18 +155,25 @@ fn cpu_stall_counts_io_wait_of_online_cpus_alone() {
 }
 
 #[test]
-fn length_is_closed_when_closes_outnumber_opens() {
+fn length_goes_by_the_sum_alone_where_both_were_read_apart() {
+    let seconds = |n: i64| (n * 1_000_000_000).cast_unsigned();
+    let (none, below) = (0, 0_u64.wrapping_sub(1));
     #[rustfmt::skip]
     let table = [
-        // open, length at 1,000 of a union with the sum 70
-        (0,                 70),
-        (1,                 1_070),
-        (2,                 1_070),
-        (0u64.wrapping_sub(1), 70), // two CPUs closed the last interval at once
-        (0u64.wrapping_sub(2), 70),
+        // open, sum, length at 1,000 s
+        (none,  seconds(70),         seconds(70)),
+        (1,     seconds(70 - 900),   seconds(170)),
+        (2,     seconds(70 - 900),   seconds(170)),
+        (below, seconds(70),         seconds(70)),  // two CPUs closed the last interval at once
+        (1,     seconds(70),         seconds(70)),  // opened between the two readings, or closed
+        (none,  seconds(70 - 900),   seconds(170)), // closed between the two readings
+        (1,     seconds(70 - 1_900), seconds(170)), // opened anew before the end of the last was added
+        (none,  below,               0),            // closed by the clock of another CPU
+        (1,     seconds(-1_000) + 5, 5),
     ];
-    for (open, want) in table {
-        assert_eq!(length(Open { open, sum: 70 }, 1_000), Nanos(want), "{open}");
+    for (open, sum, want) in table {
+        let got = length(Open { open, sum }, seconds(1_000));
+        assert_eq!(got, Nanos(want), "{open} {}", sum.cast_signed());
     }
 }
 
