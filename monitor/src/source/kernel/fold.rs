@@ -106,15 +106,16 @@ pub(super) struct CounterTree {
 }
 
 impl CounterTree {
+    /// A parent is older than its child, and the kernel's ids only grow: what says otherwise is not
+    /// believed, so no circle is.
     pub(super) fn set_parent(&mut self, child: u64, parent: u64) {
-        if parent != 0 && child != parent {
+        if parent != 0 && parent < child {
             self.parents.insert(child, parent);
         }
     }
 
     /// Passes what removed cgroups had counted to their parents. Children first, or their counts
-    /// would stay with a parent that is gone and never reach the root: the kernel's ids only grow,
-    /// and a child is made after its parent.
+    /// would stay with a parent that is gone and never reach the root.
     pub(super) fn remove_all(&mut self, cgroups: &BTreeSet<u64>, maps: &Maps) {
         cgroups.iter().rev().for_each(|cgroup| self.remove(*cgroup, maps));
     }
@@ -149,9 +150,10 @@ impl CounterTree {
         }
     }
 
-    /// The cgroup, then its ancestors. Bounded, because wrong parents could form a circle.
-    fn lineage(&self, from: u64) -> impl Iterator<Item = u64> {
-        std::iter::successors(Some(from), |at| self.parents.get(at).copied()).take(32)
+    /// The cgroup of the CPU's current task, and its ancestors, in falling order; none if it is idle.
+    fn running(&self, cpu: &Cpu) -> Vec<u64> {
+        let current = (cpu.idle == 0).then_some(cpu.current);
+        std::iter::successors(current, |at| self.parents.get(at).copied()).collect()
     }
 
     /// Adds up the maps of one moment. Reports only cgroups that `exists`.
@@ -164,9 +166,10 @@ impl CounterTree {
         let clock = newest(&maps.cpus);
         let n_cpus = maps.cpus.iter().rposition(|cpu| cpu.switches != 0).map_or(0, |last| last + 1);
         let memory: BTreeMap<u64, &Memory> = maps.memory.iter().map(|(id, m)| (*id, m)).collect();
+        let running: Vec<_> = maps.cpus[..n_cpus].iter().map(|cpu| self.running(cpu)).collect();
         let group = |id: u64, sum: &Share| {
             let own = maps.groups.get(&id).map_or(&[][..], |cpus| cpus);
-            let cpus = maps.has_unions.then(|| self.unions(id, own, sum, maps, clock, n_cpus));
+            let cpus = maps.has_unions.then(|| unions(id, own, sum, maps, clock, &running));
             let memory = memory.get(&id).map(|memory| memory_unions(memory, maps.now));
             let stall = group_stall(sum, cpus, memory);
             let last = self.last.get(&CgroupId(id)).filter(|last| ***last == stall);
@@ -190,61 +193,64 @@ impl CounterTree {
         }
     }
 
-    /// Each cgroup's counters with those of its descendants, removed ones included.
+    /// Each cgroup's counters with those of its descendants, removed ones included: from the children
+    /// towards the root, so that each is added once however deep a user nests.
     fn sums(&self, maps: &Maps, clock: u64) -> BTreeMap<u64, Share> {
-        let mut sums: BTreeMap<u64, Share> = BTreeMap::new();
-        let mut add = |from: u64, mut share: Share| {
-            for at in self.lineage(from) {
-                sums.entry(at).or_default().add(&share);
-                share.raise();
-            }
-        };
+        let mut left = self.of_removed.clone();
         for (id, cpus) in &maps.groups {
-            add(*id, own_share(*id, cpus, maps, clock));
+            left.entry(*id).or_default().add(&own_share(*id, cpus, maps, clock));
         }
         for (id, memory) in maps.memory.iter().filter(|(id, _)| *id != NODE) {
-            add(*id, Share { time: memory.time, count: memory.count, ..Share::default() });
+            let share = left.entry(*id).or_default();
+            add_each(&mut share.time, &memory.time);
+            add_each(&mut share.count, &memory.count);
         }
-        for (id, share) in &self.of_removed {
-            add(*id, share.clone());
+        let mut sums = BTreeMap::new();
+        while let Some((id, mut share)) = left.pop_last() {
+            if let Some(parent) = self.parents.get(&id) {
+                let throttled = share.throttled;
+                share.raise();
+                left.entry(*parent).or_default().add(&share);
+                share.throttled = throttled;
+            }
+            sums.insert(id, share);
         }
         sums
     }
+}
 
-    /// A cgroup's union and weight on each CPU, including what the kernel side has not added yet:
-    /// a task that still waits, a task that still runs.
-    fn unions(
-        &self,
-        id: u64,
-        groups: &[(usize, Group)],
-        sum: &Share,
-        maps: &Maps,
-        clock: u64,
-        n_cpus: usize,
-    ) -> Vec<CpuStall> {
-        let at = |values: &[u64], cpu: usize| values.get(cpu).copied().unwrap_or(0);
-        let cpus = maps.cpus.iter().take(n_cpus).enumerate();
-        cpus.map(|(number, cpu)| {
-            // Without an entry no task ever waited at this level; tasks below may have.
-            let entry = groups.binary_search_by_key(&number, |(cpu, _)| *cpu);
-            let group = entry.map(|at| groups[at].1).unwrap_or_default();
-            let (mut slow, mut both) = (group.slow, group.both);
-            if group.waiting != 0 && group.last >= cpu.uncontended_at {
-                let open = clock.saturating_sub(group.last);
-                slow += open;
-                if cpu.idle == 0 && self.lineage(cpu.current).any(|above| above == id) {
-                    both += open;
-                }
+/// A cgroup's union and weight on each CPU, including what the kernel side has not added yet: a task
+/// that still waits, a task that still runs. `running`: see [`CounterTree::running`], of each CPU.
+fn unions(
+    id: u64,
+    groups: &[(usize, Group)],
+    sum: &Share,
+    maps: &Maps,
+    clock: u64,
+    running: &[Vec<u64>],
+) -> Vec<CpuStall> {
+    let at = |values: &[u64], cpu: usize| values.get(cpu).copied().unwrap_or(0);
+    let cpus = maps.cpus.iter().zip(running).enumerate();
+    cpus.map(|(number, (cpu, running))| {
+        // Without an entry no task ever waited at this level; tasks below may have.
+        let entry = groups.binary_search_by_key(&number, |(cpu, _)| *cpu);
+        let group = entry.map(|at| groups[at].1).unwrap_or_default();
+        let (mut slow, mut both) = (group.slow, group.both);
+        if group.waiting != 0 && group.last >= cpu.uncontended_at {
+            let open = clock.saturating_sub(group.last);
+            slow += open;
+            if running.binary_search_by(|above| id.cmp(above)).is_ok() {
+                both += open;
             }
-            let union = slow + at(&sum.fast, number);
-            CpuStall {
-                contention: Nanos(union),
-                nonidle: Nanos((union + at(&sum.run, number)).saturating_sub(both)),
-                switches: 0,
-            }
-        })
-        .collect()
-    }
+        }
+        let union = slow + at(&sum.fast, number);
+        CpuStall {
+            contention: Nanos(union),
+            nonidle: Nanos((union + at(&sum.run, number)).saturating_sub(both)),
+            switches: 0,
+        }
+    })
+    .collect()
 }
 
 /// A CPU's counters of what was lost, everything else 0.

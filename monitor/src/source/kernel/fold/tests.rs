@@ -227,6 +227,38 @@ fn fold_ends_on_circular_parents() {
 }
 
 #[test]
+fn fold_reaches_the_root_from_any_depth() {
+    const DEEPEST: u64 = 100;
+    let mut counters = CounterTree::default();
+    (2..=DEEPEST).for_each(|id| counters.set_parent(id, id - 1));
+    let own = Group { fast: 7, wait: 9, n_waits: 2, waiting: 1, last: 900, ..Group::default() };
+    let root = Group { waiting: 1, last: 900, ..Group::default() };
+    let mut throttled = [0; LEVELS];
+    throttled[LEVELS - 1] = 5;
+    let maps = Maps {
+        cpus: vec![Cpu { idle: 0, current: DEEPEST, ..cpu(1_000) }],
+        groups: BTreeMap::from([
+            (1, vec![(0, root)]),
+            (DEEPEST, vec![(0, Group { throttled, ..own })]),
+        ]),
+        memory: vec![(DEEPEST, Memory { count: [3; SLOTS], ..Memory::default() })],
+        has_unions: true,
+        ..Maps::default()
+    };
+    let stalls = counters.fold(&maps, |_| true);
+    let sum = |id| {
+        let group = &stalls.groups[&CgroupId(id)];
+        (group.wait, group.memory.causes[&MemoryCause::Global].count)
+    };
+    assert_eq!(sum(1), (Nanos(9), 3));
+    assert_eq!(sum(50), sum(1));
+    // All of the time until now is waited, and run by the deepest.
+    assert_eq!(union(&stalls, 1), (100 + 7, 7));
+    let throttled = |id| stalls.groups[&CgroupId(id)].throttled_own.0;
+    assert_eq!([DEEPEST, DEEPEST - 6, DEEPEST - 7, 1].map(throttled), [0, 0, 5, 5]);
+}
+
+#[test]
 fn fold_counts_quotas_at_or_below_a_level_as_its_own() {
     let mut throttled = [0; LEVELS];
     (throttled[0], throttled[1], throttled[2]) = (1, 20, 300);
