@@ -2,6 +2,7 @@
 //! loads may be blind: then PSI grows and the program's own total does not.
 //! In: one sample after the other. Out: which program is blind, and by which figures.
 
+use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::sample::Sample;
 use isobar_core::model::stall::MemoryCause;
 use isobar_core::model::units::Nanos;
@@ -26,13 +27,15 @@ pub(super) struct Agreement {
     memory: Since,
 }
 
-/// Totals of PSI and of our own, of the moment since which they are compared, and of the one that will
-/// take its place.
+/// Totals of the moment since which they are compared, and of the one that will take its place.
 #[derive(Debug, Default)]
 struct Since {
-    then: Option<(Nanos, Nanos)>,
-    next: Option<(Nanos, Nanos)>,
+    then: Option<Totals>,
+    next: Option<Totals>,
 }
+
+/// PSI's, and two of our own, of which the one that grows more counts.
+type Totals = (Nanos, [Nanos; 2]);
 
 impl Agreement {
     /// Begins anew with waits: for a time PSI counted them alone.
@@ -48,30 +51,34 @@ impl Agreement {
     }
 }
 
-/// PSI's total and ours. Ours is task time, which is never less than the wall time of PSI.
-fn waits(sample: &Sample) -> Option<(Nanos, Nanos)> {
+/// Task time, and what the CPUs' unions sum up to: neither is less than the wall time of PSI, but task
+/// time is counted when a wait ends, and a union has no time under a quota.
+fn waits(sample: &Sample) -> Option<Totals> {
     let kernel = sample.kernel.as_ref().filter(|kernel| kernel.covers.waits)?;
-    let (root, _) = sample.cgroups.iter().find(|(_, cgroup)| cgroup.path.is_root())?;
-    let wait = kernel.groups.get(root).map_or(Nanos(0), |group| group.wait);
-    Some((sample.node.pressure.cpu?.some?.total.into(), wait))
+    // Of a tree that is a part of the node's, the root has another id, and not all that PSI counts.
+    sample.cgroups.get(&CgroupId::ROOT)?;
+    let wait = kernel.groups.get(&CgroupId::ROOT).map_or(Nanos(0), |group| group.wait);
+    let contention = kernel.cpus.iter().fold(Nanos(0), |sum, cpu| sum.plus(cpu.contention));
+    Some((sample.node.pressure.cpu?.some?.total.into(), [wait, contention]))
 }
 
 /// PSI counts kswapd's stalls too. Tracepoints alone do not see all that PSI sees.
-fn stalls(sample: &Sample) -> Option<(Nanos, Nanos)> {
+fn stalls(sample: &Sample) -> Option<Totals> {
     let kernel = sample.kernel.as_ref().filter(|k| k.covers.memory && k.covers.memory_causes)?;
     let threads = kernel.memory.causes.get(&MemoryCause::KernelThread);
     let ours = kernel.memory.any.plus(threads.map_or(Nanos(0), |stall| stall.union));
-    Some((sample.node.pressure.memory?.some?.total.into(), ours))
+    Some((sample.node.pressure.memory?.some?.total.into(), [ours; 2]))
 }
 
-fn compare(since: &mut Since, now: Option<(Nanos, Nanos)>, target: &'static str) -> Option<Blind> {
+fn compare(since: &mut Since, now: Option<Totals>, target: &'static str) -> Option<Blind> {
     let (psi, ours) = now?;
     let next = *since.next.get_or_insert((psi, ours));
     let (psi_then, ours_then) = *since.then.get_or_insert(next);
     if psi.since(next.0) >= WINDOW {
         *since = Since { then: Some(next), next: Some((psi, ours)) };
     }
-    let (psi, ours) = (psi.since(psi_then), ours.since(ours_then));
+    let [one, other] = [0, 1].map(|i: usize| ours[i].since(ours_then[i]));
+    let (psi, ours) = (psi.since(psi_then), one.max(other));
     // A half leaves room for all that PSI and we are known to weigh differently.
     let is_blind = psi > ENOUGH && ours.0 < psi.0 / 2;
     let ms = |time: Nanos| time.0 / 1_000_000;
@@ -84,9 +91,9 @@ fn compare(since: &mut Since, now: Option<(Nanos, Nanos)>, target: &'static str)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath};
+    use isobar_core::model::cgroup::{Cgroup, CgroupPath};
     use isobar_core::model::psi::{Line, Pressure};
-    use isobar_core::model::stall::{Coverage, GroupStall, KernelStalls};
+    use isobar_core::model::stall::{Coverage, CpuStall, GroupStall, KernelStalls};
     use isobar_core::model::units::Micros;
 
     /// Milliseconds of PSI and of our own total, for CPU and memory alike.
@@ -142,6 +149,34 @@ mod tests {
         let mut blind =
             |minute| agreement.check(&sample(minutes(minute), minutes(minute - 4))).len();
         assert_eq!((1_004..1_008).map(&mut blind).collect::<Vec<_>>(), [0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn check_knows_waits_that_have_not_ended() {
+        #[rustfmt::skip]
+        let table = [
+            // id of the tree's root, what a CPU counted of the 9 s of PSI, blind
+            (1, 0,     vec!["sched_switch"]),
+            (1, 9_000, vec![]), // of a task that is never let run
+            (5, 0,     vec![]), // a part of the node's tree
+        ];
+        for (root, counted, want) in table {
+            let mut agreement = Agreement::default();
+            let at = |psi: u64, contention: u64| {
+                let mut sample = sample(psi, 90_000);
+                let mut kernel = sample.kernel.take().unwrap();
+                kernel.memory.any = Nanos(psi * 1_000_000);
+                let contention = Nanos(contention * 1_000_000);
+                kernel.cpus = vec![CpuStall { contention, ..CpuStall::default() }];
+                let group = sample.cgroups.remove(&CgroupId(1)).unwrap();
+                sample.cgroups.insert(CgroupId(root), group);
+                Sample { kernel: Some(kernel), ..sample }
+            };
+            assert_eq!(agreement.check(&at(10_000, 10_000)), []);
+            let blind = agreement.check(&at(19_000, 10_000 + counted));
+            let blind: Vec<_> = blind.iter().map(|blind| blind.target).collect();
+            assert_eq!(blind, want, "root {root}, {counted} ms");
+        }
     }
 
     #[test]
