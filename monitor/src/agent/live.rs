@@ -57,6 +57,8 @@ pub struct Live {
     /// Or why there is none.
     kernel: Result<Kernel, Capability>,
     agreement: Agreement,
+    /// Programs that PSI gave the lie in the last tick.
+    blind: Vec<Blind>,
     /// Only an agent asks for them.
     triggers: Option<Triggers>,
     /// For each resource.
@@ -85,6 +87,7 @@ impl Live {
             sources,
             kernel,
             agreement: Agreement::default(),
+            blind: Vec::new(),
             triggers: None,
             runners,
             tick: 0,
@@ -168,14 +171,14 @@ impl Source for Live {
             Some(Ok(counters)) => &counters.awake,
             Some(Err(_)) | None => &Awake::Unknown,
         };
-        let mut sample = self.sources.sample(self.tick, cause, awake);
+        let mut sample = self.sources.sample(self.tick, cause, trusted(awake, &self.blind));
         sample.kubepods = Some(places::kubepods(node, &sample.cgroups));
         sample.kernel = or_gap(counters, &mut sample.gaps)
             .zip(kernel)
             .map(|(counters, kernel)| kernel.fold(&counters, &sample.cgroups, &sample.places()));
-        let blind = self.agreement.check(&sample);
+        self.blind = self.agreement.check(&sample);
         if let Some(kernel) = &mut sample.kernel {
-            blind.iter().for_each(|blind| distrust(&mut kernel.covers, blind));
+            self.blind.iter().for_each(|blind| distrust(&mut kernel.covers, blind));
         }
         self.runners.iter_mut().for_each(|runners| runners.read(&mut sample));
         if let Some(kernel) = &sample.kernel {
@@ -189,7 +192,7 @@ impl Source for Live {
             capabilities.push(triggers.capability());
         }
         capabilities.extend(self.programs());
-        blind.into_iter().for_each(|blind| tell_blind(&mut capabilities, blind));
+        self.blind.iter().for_each(|blind| tell_blind(&mut capabilities, blind));
         // What ended with this tick is metered by the clock, not by when the tick was due.
         let now = clock::now().boot;
         let kernel = self.kernel.as_mut().map(|kernel| {
@@ -218,10 +221,16 @@ fn distrust(covers: &mut Coverage, blind: &Blind) {
     }
 }
 
-fn tell_blind(capabilities: &mut [Capability], blind: Blind) {
+/// Who slept, as far as the program that follows context switches sees.
+fn trusted<'a>(awake: &'a Awake, blind: &[Blind]) -> &'a Awake {
+    let is_blind = blind.iter().any(|blind| blind.target == "sched_switch");
+    if is_blind { &Awake::Unknown } else { awake }
+}
+
+fn tell_blind(capabilities: &mut [Capability], blind: &Blind) {
     if let Some(program) = capabilities.iter_mut().find(|program| program.name == blind.target) {
         program.state = CapabilityState::Blind;
-        program.detail = blind.detail;
+        program.detail.clone_from(&blind.detail);
         program.remedy = Some("report this to isobar with the kernel's release".into());
     }
 }
@@ -309,6 +318,16 @@ mod tests {
         assert_eq!(or_gap::<u64>(Some(Err(MapReadError::new("MEMORY", "gone"))), &mut gaps), None);
         let told: Vec<_> = gaps.iter().map(|gap| (gap.why, gap.detail.as_str())).collect();
         assert_eq!(told, [(GapReason::Failed, "cannot read the map MEMORY: gone")]);
+    }
+
+    #[test]
+    fn trusted_takes_no_cgroup_for_asleep_while_switches_are_not_seen() {
+        let awake = Awake::These { cgroups: [CgroupId(7)].into(), by_queue: false };
+        for (target, want) in [("psi_memstall_enter", &awake), ("sched_switch", &Awake::Unknown)] {
+            let blind = Blind { target, detail: String::new() };
+            assert_eq!(trusted(&awake, &[blind]), want, "{target}");
+        }
+        assert_eq!(trusted(&awake, &[]), &awake);
     }
 
     #[test]
