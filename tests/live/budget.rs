@@ -17,6 +17,8 @@ use isobar_core::model::units::{Nanos, Percent};
 
 /// Later than the first rest ends.
 const LATER: Nanos = Nanos(31 * 1_000_000_000);
+/// Ticks until the programs were metered twice: the first time two seconds after the first tick.
+const METERED: usize = 60;
 /// Two processes that wake each other all the time, more often than a build beside them switches.
 const RESTLESS: &str = r#"exec perl -e '
     pipe A, B; pipe C, D;
@@ -51,7 +53,7 @@ impl Node {
         let counters = self.kernel.read().unwrap();
         let sample = self.sources.sample(self.tick, Cause::Timer, &counters.awake);
         let stalls = self.kernel.fold(&counters, &sample.cgroups, &sample.places());
-        self.kernel.cost(self.tick, clock::now().boot.plus(self.ahead));
+        self.kernel.cost(clock::now().boot.plus(self.ahead));
         stalls
     }
 
@@ -80,7 +82,8 @@ fn budget_exceeded() {
     group.run(RESTLESS);
     let id = group.id();
 
-    let followed = (0..40).map(|_| node.tick()).take_while(|stalls| stalls.covers.waits).last();
+    let followed =
+        (0..METERED).map(|_| node.tick()).take_while(|stalls| stalls.covers.waits).last();
     let before = of(&followed.expect("the first ticks are followed"), id);
     assert!(before.wait > Nanos(100_000_000), "two want one CPU: {:?}", before.wait);
     assert_eq!(node.switch().state, CapabilityState::Off);
@@ -116,7 +119,7 @@ fn budget_exceeded() {
 fn budget_kept() {
     let _alone = alone();
     let Some(mut node) = Node::allowing(Percent::FULL) else { return };
-    let all_followed = (0..40).all(|_| node.tick().covers.waits);
+    let all_followed = (0..METERED).all(|_| node.tick().covers.waits);
     assert!(all_followed, "{:?}", node.switch());
 }
 

@@ -197,7 +197,7 @@ impl Source for Live {
         let now = clock::now().boot;
         let kernel = self.kernel.as_mut().map(|kernel| {
             let before = kernel.follows_waits();
-            let cost = kernel.cost(self.tick, now);
+            let cost = kernel.cost(now);
             if kernel.follows_waits() != before {
                 self.agreement.forget_waits();
             }

@@ -20,7 +20,7 @@ pub(super) const TICK: Duration = Duration::from_secs(1);
 const URGENT: Duration = Duration::from_millis(250);
 /// Between two ticks, at the least.
 const CLOSEST: Duration = Duration::from_millis(100);
-/// Not every wait is an emergency: a cgroup at its own limit waits all the time. An
+/// Not every alarm is an emergency: a cgroup at its own limit waits, or is killed in, all the time. An
 /// alarm that came to nothing doubles the distance of the next, up to this many times.
 const DOUBLINGS: u32 = 3;
 
@@ -87,12 +87,16 @@ impl Pace {
         self.is_urgent = true;
     }
 
+    /// The alarm was none of those that come to nothing: the node, or all pods, had no memory left.
+    pub(super) fn was_right(&mut self) {
+        self.n_false = 0;
+    }
+
     /// From the last tick, at the least.
     fn spacing(&self, cause: Cause) -> Duration {
         match cause {
             Cause::Timer => Duration::ZERO,
-            Cause::Event => CLOSEST,
-            Cause::Pressure => CLOSEST * 2_u32.pow(self.n_false),
+            Cause::Event | Cause::Pressure => CLOSEST * 2_u32.pow(self.n_false),
         }
     }
 
@@ -102,8 +106,7 @@ impl Pace {
         self.n_false = match cause {
             _ if self.is_urgent => 0,
             Cause::Timer => 0,
-            Cause::Event => self.n_false,
-            Cause::Pressure => (self.n_false + 1).min(DOUBLINGS),
+            Cause::Event | Cause::Pressure => (self.n_false + 1).min(DOUBLINGS),
         };
     }
 }

@@ -233,6 +233,9 @@ async fn tick_until<S: Source>(
         };
         tick = back;
         pace.saw(cause, &decision);
+        if tick.was_out_of_memory() {
+            pace.was_right();
+        }
         tick.heed_kubelet(&mut orders);
         notify_ticked(&tick, &decision, is_ready);
         is_ready = true;

@@ -198,6 +198,16 @@ impl<S: Source> Tick<S> {
         decision
     }
 
+    /// Whether the kernel killed, before the last tick, because the node or all pods had no memory left.
+    pub(super) fn was_out_of_memory(&self) -> bool {
+        let Some(sample) = &self.engine.standing().before else { return false };
+        let places = sample.places();
+        let is_shared =
+            |limit| sample.cgroups.get(&limit).is_some_and(|group| places.is_shared(&group.path));
+        let mut kills = sample.kernel.iter().flat_map(|kernel| &kernel.oom_kills);
+        kills.any(|kill| kill.limit_known && kill.limit.is_none_or(is_shared))
+    }
+
     /// Takes squeezes back: nothing would undo them once the agent is gone. Then another agent may
     /// enforce, while the source still has to leave.
     pub(super) fn leave(mut self) -> S {

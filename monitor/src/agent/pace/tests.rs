@@ -61,19 +61,22 @@ fn spacing_doubles_after_false_alarms() {
         // cause of a tick, what it saw, spacing of the next alarm in ms
         (Cause::Pressure, &calm,         200),
         (Cause::Pressure, &calm,         400),
-        (Cause::Event,    &calm,         400),
-        (Cause::Pressure, &calm,         800),
-        (Cause::Pressure, &calm,         800), // sooner than the next tick all the same
+        (Cause::Event,    &calm,         800), // an OOM kill at a pod's own limit
+        (Cause::Event,    &calm,         800), // sooner than the next tick all the same
         (Cause::Timer,    &calm,         100),
+        (Cause::Event,    &calm,         200),
+        (Cause::Event,    &exhaustion(), 100),
         (Cause::Pressure, &calm,         200),
-        (Cause::Pressure, &exhaustion(), 100),
     ];
     for (step, (cause, decision, want)) in table.into_iter().enumerate() {
         pace.saw(cause, decision);
-        let got = pace.spacing(Cause::Pressure);
-        assert_eq!(got, Duration::from_millis(want), "step {step}");
-        assert_eq!(pace.spacing(Cause::Event), CLOSEST, "step {step}");
+        for alarm in [Cause::Pressure, Cause::Event] {
+            let got = pace.spacing(alarm);
+            assert_eq!(got, Duration::from_millis(want), "step {step} {alarm:?}");
+        }
     }
+    pace.was_right();
+    assert_eq!(pace.spacing(Cause::Event), CLOSEST);
 }
 
 impl Pace {

@@ -196,13 +196,13 @@ impl Kernel {
         self.loader.urgent()
     }
 
-    /// The cost of the programs, measured for about a second every twenty ticks, and the maps'
+    /// The cost of the programs, measured for about a second of twenty, and the maps'
     /// memory. Pauses the programs that follow waits if they cost too much, and ends the pause.
-    pub fn cost(&mut self, tick: u64, now: Nanos) -> KernelCost {
+    pub fn cost(&mut self, now: Nanos) -> KernelCost {
         let is_paused = self.budget.pause.is_some();
         let running = self.attached.iter().filter(|plan| !(is_paused && plan.set.is_waits()));
         let names = running.map(|plan| plan.program);
-        let is_metered = self.meter.tick(tick, now, names, &self.loader);
+        let is_metered = self.meter.tick(now, names, &self.loader);
         if is_metered || self.map_bytes.is_none() {
             self.map_bytes = self.loader.map_bytes();
             let runs = self.attached.iter().filter_map(|plan| self.loader.runs(plan.program));
