@@ -198,8 +198,12 @@ impl Tree {
         let is_delegated = stat.st_uid != 0 || parent.is_some_and(|parent| parent.is_delegated);
         let takes_preference =
             stat.st_uid == 0 || parent.is_some_and(|parent| parent.uid == stat.st_uid);
-        let quiet_above = parent.map(|parent| parent.quiet.files(walk.tick.now));
-        let quiet_above = quiet_above.unwrap_or_default();
+        let mut quiet_above =
+            parent.map(|parent| parent.quiet.files(walk.tick.now)).unwrap_or_default();
+        // The root's is filled from the disks' own statistics, which a queue may not keep.
+        if parent.is_some_and(|parent| parent.parent().is_none()) {
+            quiet_above.remove(File::IoStat);
+        }
         let sleeps_on = is_same && may_sleep_on;
         let is_due = !sleeps_on && due(walk.tick.number, id, Self::LIST_EVERY);
         if !is_same || group.relist || is_due {

@@ -8,7 +8,7 @@ use crate::sampling::{cgroup, moment, sample, sampler};
 use isobar::source::Awake;
 use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::sample::Cause;
-use isobar_core::model::units::Micros;
+use isobar_core::model::units::{Bytes, Micros};
 
 #[test]
 fn sampler_quiet_cgroup() {
@@ -41,6 +41,9 @@ fn sampler_quiet_cgroup() {
 fn sampler_running_below_a_quiet_parent() {
     let fake = Fake::new();
     fake.make("/a");
+    // The root's is of the disks' own statistics, and stands still where a queue keeps none.
+    fake.write("/io.stat", "8:0 rbytes=1 wbytes=0 rios=0 wios=0 dbytes=0 dios=0\n");
+    fake.write("/a/io.stat", "");
     let mut sampler = sampler(fake.root());
     let text = |total| format!("some avg10=0.00 avg60=0.00 avg300=0.00 total={total}\n");
     let mut tick = 0;
@@ -48,13 +51,17 @@ fn sampler_running_below_a_quiet_parent() {
         tick += 1;
         fake.write("/memory.pressure", &text(parent));
         fake.write("/a/memory.pressure", &text(child));
+        let io = format!("8:0 rbytes={tick} wbytes=0 rios=0 wios=0 dbytes=0 dios=0\n");
+        fake.write("/a/io.stat", &io);
         // It runs, and waits for a CPU.
         for path in ["", "/a"] {
             fake.write(&format!("{path}/cpu.stat"), &format!("usage_usec {tick}\n"));
             fake.write(&format!("{path}/cpu.pressure"), &text(tick));
         }
-        let psi = cgroup(&sample(&mut sampler, tick), "/a").pressure;
+        let read = sample(&mut sampler, tick);
+        let psi = cgroup(&read, "/a").pressure;
         assert_eq!(psi.cpu.unwrap().some.unwrap().total, Micros(tick), "read in each tick");
+        assert_eq!(cgroup(&read, "/a").io.unwrap().read, Bytes(tick), "whatever the root's says");
         psi.memory.unwrap().some.unwrap().total.0
     };
     // The kernel counts in the parent up to two seconds later than in the child.

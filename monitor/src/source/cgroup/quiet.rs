@@ -2,7 +2,9 @@
 //!
 //! Pressure totals and IO counters of a cgroup contain those of all cgroups below it, so nothing
 //! grows in a child that does not grow in its parent, which is read first. On a node where nobody
-//! waits for memory or IO, these files are half of what is read of a cgroup that runs.
+//! waits for memory or IO, these files are half of what is read of a cgroup that runs. The root's `io.stat`
+//! says nothing of those below: the kernel fills it from the disks' statistics, and counts none where
+//! `queue/iostats` is 0, while each cgroup counts its own (`blkcg_fill_root_iostats`, block/blk-cgroup.c).
 //!
 //! The kernel counts a total up two seconds late, in each cgroup at another time
 //! (`update_averages`, kernel/sched/psi.c): a child is read until its parent's has stood still for
