@@ -18,7 +18,8 @@ use isobar_core::model::units::{Bytes, MilliCpu, Nanos, scale};
 use isobar_core::view::suspects::Suspect;
 use isobar_core::view::verdict::Resource;
 
-use process::{Stat, io_of, stat_of};
+use io::{IoReader, Moved, bound, moved_of};
+use process::{Stat, stat_of};
 
 pub(super) use process::split;
 
@@ -45,6 +46,7 @@ const REST: Nanos = Nanos(10 * Nanos::SECOND.0);
 /// From one pair of looks to the next, also of another suspect.
 const SHORTEST_REST: Nanos = Nanos(2 * Nanos::SECOND.0);
 
+mod io;
 mod process;
 
 /// See the module.
@@ -53,6 +55,7 @@ pub struct Runners {
     /// What they are looked for because of.
     resource: Resource,
     proc: PathBuf,
+    io: IoReader,
     cgroup_root: PathBuf,
     ticks_per_second: u64,
     page_size: u64,
@@ -110,6 +113,7 @@ impl Runners {
         Self {
             resource,
             proc: proc.into(),
+            io: IoReader::new(proc),
             cgroup_root: cgroup_root.into(),
             ticks_per_second: rustix::param::clock_ticks_per_second().max(1),
             page_size: rustix::param::page_size() as u64,
@@ -182,24 +186,40 @@ impl Runners {
                 self.progress.part(&self.all_pids(), 0)
             }
         };
+        let mut moved = self.moved(&pids);
         let all = pids.into_iter().filter_map(|pid| {
             let stat = stat_of(&self.proc, pid)?;
-            let used = self.used(pid, &stat).transpose()?;
+            let used = self.used(pid, &stat, &mut moved).transpose()?;
             Some(used.map(|used| ((pid, stat.started), used)))
         });
         let used = all.collect::<Result<_, _>>()?;
         Ok(Look { at: sample.at.boot, moved: moved_of(whose, sample), used })
     }
 
-    /// `None` if it is gone.
-    fn used(&self, pid: u32, stat: &Stat) -> Result<Option<Used>, ReadError> {
-        let mut moved = None;
-        if self.resource == Resource::Io {
-            moved = io_of(&self.proc, pid, stat)?;
-            if moved.is_none() {
-                return Ok(None);
-            }
+    /// Of processes that are looked at for IO. One that did not answer in time may be the one.
+    fn moved(&mut self, pids: &[u32]) -> Moved {
+        if self.resource != Resource::Io {
+            return Moved::new();
         }
+        let moved = self.io.read(pids);
+        if moved.len() < pids.len() {
+            (self.progress.is_whole, self.progress.is_torn) = (false, true);
+        }
+        moved
+    }
+
+    /// `None` if it is gone, or not known in time.
+    ///
+    /// # Errors
+    /// If it is alive and may not be looked at, as another user's is without CAP_SYS_PTRACE.
+    fn used(&self, pid: u32, stat: &Stat, read: &mut Moved) -> Result<Option<Used>, ReadError> {
+        let is_alive = || stat_of(&self.proc, pid).is_some_and(|now| now.started == stat.started);
+        let moved = match (self.resource, read.remove(&pid)) {
+            (Resource::Cpu | Resource::Memory, _) => None,
+            (_, Some(Ok(moved))) => Some(moved),
+            (_, Some(Err(why))) if is_alive() => return Err(why),
+            (_, Some(Err(_)) | None) => return Ok(None),
+        };
         Ok(Some(Used { ticks: stat.used, pages: stat.resident, moved, reaped: stat.reaped }))
     }
 
@@ -217,9 +237,11 @@ impl Runners {
             }
             Suspect::Machine => (None, true),
         };
+        let pids: Vec<u32> = before.used.keys().map(|(pid, _)| *pid).collect();
+        let mut moved = self.moved(&pids);
         let all = before.used.iter().filter_map(|((pid, started), earlier)| {
             let stat = stat_of(&self.proc, *pid).filter(|stat| stat.started == *started)?;
-            let used = self.used(*pid, &stat).transpose()?;
+            let used = self.used(*pid, &stat, &mut moved).transpose()?;
             if stat.reaped != earlier.reaped {
                 parents.insert(*pid);
             }
@@ -322,26 +344,6 @@ impl Runners {
         pids.sort_unstable_by_key(|pid| Reverse(*pid));
         pids
     }
-}
-
-/// What a cgroup, or the machine, has read and written by the sample.
-fn moved_of(whose: &Suspect, sample: &Sample) -> Option<u64> {
-    let cgroup = match whose {
-        Suspect::Cgroup { id, .. } => sample.cgroups.get(id),
-        Suspect::Machine => sample.cgroups.values().find(|cgroup| cgroup.path.is_root()),
-    };
-    cgroup?.io.map(|io| io.read.0.saturating_add(io.written.0))
-}
-
-/// A child that has ended leaves its parent all that it ever moved. Between the looks that is no more
-/// than what all moved, less what the others did.
-fn bound(all: &mut Vec<Runner>, parents: &BTreeSet<u32>, Bytes(moved): Bytes) {
-    let others = all.iter().filter(|one| !parents.contains(&one.pid)).filter_map(|one| one.io);
-    let left = Bytes(moved.saturating_sub(others.fold(0, |sum, io| sum.saturating_add(io.0))));
-    all.iter_mut()
-        .filter(|one| parents.contains(&one.pid))
-        .for_each(|one| one.io = one.io.min(Some(left)));
-    all.retain(|one| one.io > Some(Bytes(0)));
 }
 
 /// That nobody is named, and why.

@@ -1,9 +1,9 @@
-//! What procfs says of one process: `stat` and, where it is wanted, `io`.
+//! What procfs says of one process: `stat` and `io`.
 
 use std::path::Path;
 use std::str;
 
-use super::super::gap::{self, ReadError};
+use super::super::gap;
 use super::super::lines::{Torn, lines, number, words};
 
 /// What `/proc/PID/stat` says.
@@ -22,20 +22,6 @@ pub(super) struct Stat {
 /// `None` if the process is gone.
 pub(super) fn stat_of(proc: &Path, pid: u32) -> Option<Stat> {
     gap::read(&proc.join(pid.to_string()).join("stat"), stat).ok()
-}
-
-/// Bytes that it had read from devices, and written to them or to the page cache; `None` if it is
-/// gone.
-///
-/// # Errors
-/// If it is alive and may not be looked at, as another user's is without CAP_SYS_PTRACE.
-pub(super) fn io_of(proc: &Path, pid: u32, known: &Stat) -> Result<Option<u64>, ReadError> {
-    let is_alive = || stat_of(proc, pid).is_some_and(|stat| stat.started == known.started);
-    match gap::read(&proc.join(pid.to_string()).join("io"), moved) {
-        Ok(moved) => Ok(Some(moved)),
-        Err(why) if is_alive() => Err(why),
-        Err(_) => Ok(None),
-    }
 }
 
 pub(super) fn stat(text: &[u8]) -> Result<Stat, Torn> {
