@@ -19,7 +19,7 @@ use crate::layout::{
     CFS_RQ_CURR, CFS_RQ_RQ, HAS_GROUPS, Object, RQ_CLOCK, RQ_CPU, TASK_ON_RQ, cgroup_of_queue, has,
     id, is_throttled, later, load, runnable, waiters,
 };
-use crate::maps::{cpu_on, group_by_id, group_on};
+use crate::maps::{count_lost, cpu_on, group_by_id, group_on};
 
 /// `TASK_ON_RQ_MIGRATING`, kernel/sched/sched.h.
 const MIGRATING: u8 = 2;
@@ -40,7 +40,10 @@ const WAITING: u64 = 2;
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn account(key: u64, queued: u64, now: u64, uncontended_at: u64, what: u64) -> u64 {
-    let Some(level) = group_by_id(key) else { return 0 };
+    let Some(level) = group_by_id(key) else {
+        count_lost(|cpu| &raw mut cpu.lost_groups);
+        return 0;
+    };
     // SAFETY: a map value of this CPU.
     unsafe {
         let last = (*level).last;
