@@ -92,6 +92,6 @@ pub fn proc(bytes: &[u8]) -> bool {
 
 /// `/sys/kernel/btf/vmlinux`, and the layout derived from it.
 pub fn btf(bytes: &[u8]) -> bool {
-    let host = kernel::Host { cpu_on_v2: true, psi: true, own_cgroup: None };
+    let host = kernel::Host { cpu_on_v2: true, memory_on_v1: false, psi: true, own_cgroup: None };
     layout::read(bytes, host).is_ok()
 }

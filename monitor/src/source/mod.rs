@@ -187,6 +187,8 @@ impl Sampler {
         kernel::Host {
             cpu_on_v2: controllers
                 .is_ok_and(|line| line.split_whitespace().any(|name| name == "cpu")),
+            memory_on_v1: fs::read_to_string("/proc/self/cgroup")
+                .is_ok_and(|lines| is_on_v1(&lines, "memory")),
             psi: fs::read("/proc/pressure/memory").is_ok(),
             own_cgroup: self.own_cgroup().map(|id| id.0),
         }
@@ -207,5 +209,32 @@ impl Sampler {
     #[must_use]
     pub fn n_kept(&self) -> usize {
         self.tree.n_kept()
+    }
+}
+
+/// Whether a controller is on a hierarchy of cgroup v1, by `/proc/self/cgroup`: `4:cpu,cpuacct:/path`.
+fn is_on_v1(lines: &str, controller: &str) -> bool {
+    let lists = lines.lines().filter_map(|line| line.split(':').nth(1));
+    lists.flat_map(|list| list.split(',')).any(|name| name == controller)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_on_v1_finds_the_controller_in_its_hierarchy() {
+        #[rustfmt::skip]
+        let table = [
+            // /proc/self/cgroup, memory is on v1
+            ("0::/system.slice/isobar.service\n",               false),
+            ("5:memory:/\n4:cpu,cpuacct:/\n0::/\n",             true),
+            ("5:blkio,memory:/a\n0::/\n",                       true),
+            ("5:name=memory:/\n4:cpu:/memory\n0::/x:memory\n",  false),
+            ("",                                                false),
+        ];
+        for (lines, want) in table {
+            assert_eq!(is_on_v1(lines, "memory"), want, "{lines:?}");
+        }
     }
 }

@@ -108,6 +108,8 @@ impl Kernel {
             if plan.program == "memstall_enter" && !self.has("memstall_leave") {
                 let detail = "psi_memstall_leave is not attached, so no stall would end";
                 self.report(plan, CapabilityState::Off, detail, None);
+            } else if let Some(detail) = plan.useless_on(self.host) {
+                self.report(plan, CapabilityState::Off, detail, None);
             } else if probes == Probes::Tracepoints && plan.hook != Hook::Tracepoint {
                 self.report(plan, CapabilityState::Off, "--probes tracepoints excludes it", None);
             } else {

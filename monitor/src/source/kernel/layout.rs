@@ -62,6 +62,9 @@ const MEMBERS: &[(&str, Ways)] = &[
 pub struct Host {
     /// The cpu controller is on cgroup v2, so a run queue belongs to a v2 cgroup.
     pub cpu_on_v2: bool,
+    /// The memory controller is on cgroup v1: whose limit a task reaches is then told by ids that no
+    /// cgroup of v2 has, or another one.
+    pub memory_on_v1: bool,
     /// PSI is on: the kernel sets `task_struct.in_memstall`.
     pub psi: bool,
     /// The agent's own cgroup, if known: the self-test looks for its waits.

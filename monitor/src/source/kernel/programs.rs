@@ -2,6 +2,8 @@
 
 use isobar_ebpf::{Cause, Pattern, SYMBOL};
 
+use super::layout::Host;
+
 /// How a program is attached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hook {
@@ -58,6 +60,13 @@ impl Plan {
             Hook::Exit => format!("{} (exit)", self.target),
             Hook::Tracepoint | Hook::Entry => self.target.to_owned(),
         }
+    }
+
+    /// Why what it tells would be wrong on this host, if it would.
+    pub(super) fn useless_on(&self, host: Host) -> Option<&'static str> {
+        let tells_memory_cgroup = matches!(self.program, "reclaim_target" | "out_of_memory");
+        (host.memory_on_v1 && tells_memory_cgroup)
+            .then_some("the memory controller is on cgroup v1, so no limit is a cgroup's of v2")
     }
 }
 
@@ -156,4 +165,21 @@ pub(super) fn pattern(symbol: &str, cause: Cause) -> Pattern {
         pattern.mask[at / 8] |= 0xff << shift;
     }
     pattern
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn useless_on_cgroup_v1_is_what_tells_whose_limit_it_is() {
+        for (memory_on_v1, want) in
+            [(true, vec!["reclaim_target", "out_of_memory"]), (false, vec![])]
+        {
+            let host = Host { cpu_on_v2: false, memory_on_v1, psi: true, own_cgroup: None };
+            let off = PLANS.iter().filter(|plan| plan.useless_on(host).is_some());
+            let off: Vec<_> = off.map(|plan| plan.program).collect();
+            assert_eq!(off, want, "{memory_on_v1}");
+        }
+    }
 }

@@ -12,7 +12,7 @@ use super::*;
 fn loaded(programs: &[&str]) -> Option<Loader> {
     let try_load = || -> Result<Loader, String> {
         let btf = fs::read("/sys/kernel/btf/vmlinux").map_err(|error| error.to_string())?;
-        let host = Host { cpu_on_v2: false, psi: true, own_cgroup: None };
+        let host = Host { cpu_on_v2: false, memory_on_v1: false, psi: true, own_cgroup: None };
         let layout = layout::read(&btf, host).map_err(|error| error.to_string())?;
         let sizes = Sizes { cgroups: 1, pairs: 1 };
         let mut loader = Loader::new(&layout, sizes).map_err(|error| error.to_string())?;
