@@ -30,12 +30,12 @@ impl Node {
 
     /// What does not change until the next boot.
     pub(crate) fn facts(&self) -> Result<NodeFacts, ReadError> {
-        let n_cpus = self.file("stat", stat)?.cpu_time.len();
+        let n_cpus = n_cpus(&self.file("stat", stat)?);
         Ok(NodeFacts {
             name: self.file("sys/kernel/hostname", word)?,
             kernel: self.file("sys/kernel/osrelease", word)?,
             boot_id: self.file("sys/kernel/random/boot_id", word)?,
-            n_cpus: u32::try_from(n_cpus).unwrap_or(u32::MAX),
+            n_cpus,
         })
     }
 
@@ -47,11 +47,13 @@ impl Node {
         let (pressure, pressure_gaps) = &self.pressure;
         pressure_gaps.iter().cloned().for_each(|gap| gaps.add(gap));
         let load = gaps.ok(self.file("loadavg", loadavg));
+        let stat = gaps.ok(self.file("stat", stat));
         NodeReading {
             pressure: *pressure,
             memory: None,
             reclaim: gaps.ok(self.file("vmstat", vmstat)),
-            cpu: gaps.ok(self.file("stat", stat)).map(|stat| cpu_time(&stat.total)),
+            cpu: stat.as_ref().map(|stat| cpu_time(&stat.total)),
+            n_cpus: stat.as_ref().map(n_cpus),
             n_threads: load.as_ref().map(|load| u64::from(load.max)),
             n_runnable: load.as_ref().map(|load| u64::from(load.cur)),
             max_threads: gaps.ok(self.max_threads()),
@@ -163,6 +165,11 @@ pub(super) fn stat(text: &[u8]) -> ProcResult<KernelStats> {
     KernelStats::from_buf_read(text, procfs::current_system_info())
 }
 
+/// A line for each CPU that is online.
+fn n_cpus(stat: &KernelStats) -> u32 {
+    u32::try_from(stat.cpu_time.len()).unwrap_or(u32::MAX)
+}
+
 /// `/proc/loadavg`.
 pub(super) fn loadavg(text: &[u8]) -> ProcResult<LoadAverage> {
     LoadAverage::from_read(text)
@@ -248,6 +255,14 @@ mod tests {
         let busy = |user| cpu_time(&stat(line(user).as_bytes()).unwrap().total).busy;
         assert_eq!(busy(u64::MAX), Nanos(u64::MAX));
         assert_eq!(busy(96), Nanos::SECOND);
+    }
+
+    #[test]
+    fn n_cpus_counts_those_that_are_online() {
+        let cpu = |name| format!("cpu{name} 1 1 1 1 1 1 1 1 1 1\n");
+        // The second is unplugged.
+        let text = ["", "0", "2"].map(cpu).concat() + "ctxt 1\nbtime 1\nprocesses 1\n";
+        assert_eq!(n_cpus(&stat(text.as_bytes()).unwrap()), 2);
     }
 
     #[test]

@@ -28,6 +28,9 @@ pub struct NodeReading {
     /// `/proc/vmstat`.
     pub reclaim: Option<Reclaim>,
     pub cpu: Option<CpuTime>,
+    /// CPUs online, by `/proc/stat`; `None` in recordings of before it was read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub n_cpus: Option<u32>,
     /// `/proc/loadavg`, fourth field: existing threads.
     pub n_threads: Option<u64>,
     /// `/proc/loadavg`, fourth field: runnable threads.

@@ -26,7 +26,7 @@ const SEEN: Nanos = Nanos(300 * Nanos::SECOND.0);
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Averages {
-    /// CPUs online at the start; 0 if unknown.
+    /// The most CPUs that were online, at the start or since; 0 if unknown.
     pub(super) n_cpus: u32,
     pub(super) doubts: Doubts,
     node: Meters,

@@ -24,7 +24,7 @@ impl Snapshot {
     pub fn between(prev: Option<&Sample>, next: &Sample, averages: &mut Averages) -> Self {
         let interval = elapsed(prev, next, averages);
         averages.keep_only(&next.cgroups);
-        let n_cpus = averages.n_cpus;
+        let n_cpus = most_cpus(next, averages);
         let pair = prev.filter(|_| interval > Nanos(0));
         let pair = pair.map(|prev| Pair::new(prev, next, interval, n_cpus));
         let pair = pair.as_ref();
@@ -77,6 +77,12 @@ fn elapsed(prev: Option<&Sample>, next: &Sample, averages: &mut Averages) -> Nan
     interval
 }
 
+/// The most CPUs that were ever online: at the start, or since; 0 if unknown.
+fn most_cpus(next: &Sample, averages: &mut Averages) -> u32 {
+    averages.n_cpus = averages.n_cpus.max(next.node.n_cpus.unwrap_or_default());
+    averages.n_cpus
+}
+
 /// Two samples that can be compared.
 struct Pair<'a> {
     prev: &'a Sample,
@@ -89,7 +95,7 @@ struct Pair<'a> {
 }
 
 impl<'a> Pair<'a> {
-    fn new(prev: &'a Sample, next: &'a Sample, interval: Nanos, n_cpus_at_start: u32) -> Self {
+    fn new(prev: &'a Sample, next: &'a Sample, interval: Nanos, most_cpus: u32) -> Self {
         let kernel = prev.kernel.as_ref().zip(next.kernel.as_ref());
         let tables = kernel.map(|(prev, next)| {
             let before = prev.lost;
@@ -97,7 +103,7 @@ impl<'a> Pair<'a> {
         });
         let cpus = kernel.map_or(&[][..], |(_, after)| &after.cpus);
         let seen = cpus.iter().filter(|cpu| cpu.switches > 0).count();
-        let n_cpus = u64::from(n_cpus_at_start).max(seen as u64);
+        let n_cpus = u64::from(most_cpus).max(seen as u64);
         Self { prev, next, interval, n_cpus, kernel, tables }
     }
 

@@ -157,11 +157,26 @@ fn between_tells_what_a_hypervisor_took() {
 
 #[test]
 fn between_cpu_hotplug() {
-    let (mut prev, mut next) = (sample(ms(1_000)), sample(ms(2_000)));
-    kernel(&mut next).cpus = cpus([[0, 1_000]; 4]);
-    Arc::make_mut(prev.cgroups.get_mut(&POD).unwrap()).cpu.usage = micros(0);
-    Arc::make_mut(next.cgroups.get_mut(&POD).unwrap()).cpu.usage = micros(4_000_000);
-    assert_eq!(between(&prev, &next).scopes[&POD].cpu_usage, Some(MilliCpu(4_000)));
+    #[rustfmt::skip]
+    let table = [
+        // CPUs that eBPF has seen, lines of /proc/stat, milli CPUs of 4,000 used
+        (Some(4), None,    4_000),
+        (None,    Some(4), 4_000),
+        (None,    Some(1), 2_000), // one was taken away in the interval
+        (None,    None,    2_000),
+    ];
+    for (seen, listed, want) in table {
+        let (mut prev, mut next) = (sample(ms(1_000)), sample(ms(2_000)));
+        match seen {
+            Some(n) => kernel(&mut next).cpus = vec![cpus([[0, 1_000]])[0]; n],
+            None => (prev.kernel, next.kernel) = (None, None),
+        }
+        next.node.n_cpus = listed;
+        Arc::make_mut(prev.cgroups.get_mut(&POD).unwrap()).cpu.usage = micros(0);
+        Arc::make_mut(next.cgroups.get_mut(&POD).unwrap()).cpu.usage = micros(4_000_000);
+        let used = between(&prev, &next).scopes[&POD].cpu_usage;
+        assert_eq!(used, Some(MilliCpu(want)), "{seen:?} {listed:?}");
+    }
 }
 
 #[test]
