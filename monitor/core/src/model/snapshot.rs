@@ -57,7 +57,8 @@ pub struct Snapshot {
     pub runners: Vec<Runner>,
     /// In this interval.
     pub oom_kills: Vec<OomKill>,
-    /// What the eBPF programs measure; all false without them.
+    /// What the eBPF programs measure; all false without them. Causes of memory stalls are not covered
+    /// either in an interval in which stalls found no room to be counted.
     pub covers: Coverage,
     /// What the eBPF programs could not count, since they were attached.
     pub lost: Lost,
@@ -126,10 +127,11 @@ pub struct Scope {
     /// `None` if not measured. Unless memory causes are covered it is a lower bound: stalls at
     /// the allocatable limit look like those at a pod's own limit, and are left out.
     pub shortage: Option<Union>,
-    /// Task time in IO wait; `None` without eBPF, or before two samples.
+    /// Task time in IO wait; `None` without eBPF, before two samples, or if some found no room to be
+    /// counted.
     pub io_wait: Option<Waited>,
-    /// Share of the interval in which the disk stalled every task, by the pressure file; `None` if it
-    /// was not read twice.
+    /// Share of the time between the last two readings of the pressure file in which the disk stalled
+    /// every task; `None` if it was not read twice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_stalled: Option<Percent>,
     /// By `io.stat`; `None` without the io controller, or before two samples.

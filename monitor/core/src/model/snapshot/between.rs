@@ -13,7 +13,7 @@ use crate::model::places::Places;
 use crate::model::pod::Place;
 use crate::model::request;
 use crate::model::sample::Sample;
-use crate::model::stall::{GroupStall, KernelStalls};
+use crate::model::stall::{Coverage, GroupStall, KernelStalls};
 use crate::model::units::{Nanos, Percent};
 use crate::model::workload::{Pod, by_cgroup_uid};
 
@@ -53,13 +53,21 @@ impl Snapshot {
             aggressions: aggressions.unwrap_or_default(),
             runners: next.runners.clone(),
             oom_kills: kernel.map(|kernel| kernel.oom_kills.clone()).unwrap_or_default(),
-            covers: kernel.map(|kernel| kernel.covers).unwrap_or_default(),
+            covers: kernel.map(|kernel| covers(pair, kernel)).unwrap_or_default(),
             lost: kernel.map(|kernel| kernel.lost).unwrap_or_default(),
             gaps: next.gaps.clone(),
             pods: next.pods.clone(),
             doubts: averages.doubts,
         }
     }
+}
+
+/// What was measured in the interval. A stall that found no room in its table is in no shortage: then that
+/// is a lower bound, as it is without causes.
+fn covers(pair: Option<&Pair<'_>>, kernel: &KernelStalls) -> Coverage {
+    let before = pair.and_then(|pair| pair.kernel).map(|(before, _)| before.lost.stalls);
+    let has_all = before.is_none_or(|before| before == kernel.lost.stalls);
+    Coverage { memory_causes: kernel.covers.memory_causes && has_all, ..kernel.covers }
 }
 
 /// Time between the samples by the boot clock; 0 if there is none.

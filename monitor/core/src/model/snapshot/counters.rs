@@ -14,6 +14,8 @@ pub(super) struct Counters<'a> {
     pub(super) waits: Option<&'a GroupStall>,
     /// True if the programs tell throttling from contention.
     pub(super) split: bool,
+    /// No wait for IO went uncounted in the interval.
+    pub(super) has_io: bool,
     pub(super) memory: Option<&'a MemoryStall>,
 }
 
@@ -27,6 +29,8 @@ pub(super) struct Tables<'a> {
     calm: Vec<CpuStall>,
     /// No cgroup that waited in the interval found no room for an entry.
     has_all: bool,
+    /// As [`Counters::has_io`].
+    has_io: bool,
 }
 
 impl<'a> Tables<'a> {
@@ -34,7 +38,8 @@ impl<'a> Tables<'a> {
     pub(super) fn new(kernel: &'a KernelStalls, lost_before: Lost) -> Self {
         let calm = vec![CpuStall::default(); kernel.cpus.len()];
         let has_all = kernel.lost.cgroups == lost_before.cgroups;
-        Self { kernel, never: GroupStall::default(), calm, has_all }
+        let has_io = kernel.lost.io_waits == lost_before.io_waits;
+        Self { kernel, never: GroupStall::default(), calm, has_all, has_io }
     }
 
     /// The node: the CPUs' own unions, because the root cgroup has none, and the waits of `root`.
@@ -79,6 +84,7 @@ impl<'a> Tables<'a> {
             cpus: cpus.filter(|cpus| split && !cpus.is_empty()),
             waits: waits.filter(|_| covers.waits),
             split,
+            has_io: self.has_io,
             memory: memory.filter(|_| covers.memory),
         }
     }

@@ -29,6 +29,7 @@ pub(super) fn fill(
         });
     }
     let tells_causes = before.split && after.split;
+    let has_io = before.has_io && after.has_io;
     if let Some((before, after)) = before.waits.zip(after.waits) {
         let cpu = CpuWait {
             wait: deltas.waited(before.wait, after.wait),
@@ -37,7 +38,9 @@ pub(super) fn fill(
         };
         let cpu = if tells_causes { split_by_cause(cpu, before, after, deltas) } else { cpu };
         scope.cpu = Some(cpu);
-        scope.io_wait = Some(deltas.waited(before.io_wait, after.io_wait));
+        if has_io {
+            scope.io_wait = Some(deltas.waited(before.io_wait, after.io_wait));
+        }
     }
     if let Some((before, after)) = before.memory.zip(after.memory) {
         let shortage = deltas.union(before.shortage, after.shortage);

@@ -145,6 +145,32 @@ fn union_unmeasured_is_none() {
 }
 
 #[test]
+fn what_found_no_room_is_not_calm() {
+    #[rustfmt::skip]
+    let table = [
+        // stalls lost before and after, waits for IO lost, whether causes are covered, and IO known
+        ([0, 0], [0, 0], true,  true),
+        ([4, 4], [4, 4], true,  true), // long ago
+        ([4, 5], [4, 4], false, true),
+        ([4, 4], [4, 5], true,  false),
+    ];
+    for (stalls, io_waits, has_causes, has_io) in table {
+        let [prev, next] = [0, 1].map(|i| {
+            let mut sample = sample(ms(1_000 + 1_000 * i as u64));
+            (kernel(&mut sample).lost.stalls, kernel(&mut sample).lost.io_waits) =
+                (stalls[i], io_waits[i]);
+            pod(&mut sample).n_waits = 1;
+            sample
+        });
+        let snapshot = between(&prev, &next);
+        assert_eq!(snapshot.covers, Coverage { memory_causes: has_causes, ..ALL }, "{stalls:?}");
+        let scope = &snapshot.scopes[&POD];
+        assert_eq!(scope.io_wait.is_some(), has_io, "{io_waits:?}");
+        assert!(scope.shortage.is_some() && scope.cpu.is_some(), "a lower bound is known");
+    }
+}
+
+#[test]
 fn union_needs_two_samples() {
     for without in [[true, false], [false, true], [true, true]] {
         let [mut prev, mut next] = [1_000, 2_000].map(|at| sample(ms(at)));
