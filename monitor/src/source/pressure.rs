@@ -26,6 +26,11 @@ impl LastRead {
     /// Less than a second, so that a tick that comes a little early still reads.
     const SPACING: Nanos = Nanos(900_000_000);
 
+    /// `None` before the first.
+    pub(crate) fn at(&self) -> Option<Nanos> {
+        self.0
+    }
+
     /// Whether the files may be read `now`; if so, `now` becomes the time of the last read.
     pub(crate) fn may_read(&mut self, now: Nanos) -> bool {
         let due = self.0.is_none_or(|last| now.since(last) >= Self::SPACING);

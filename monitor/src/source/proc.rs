@@ -41,15 +41,20 @@ impl Node {
 
     /// Reads everything but the file systems and the memory, see [`Self::memory`].
     pub(crate) fn read(&mut self, now: Nanos, gaps: &mut Gaps) -> NodeReading {
-        if self.last_pressure.may_read(now) {
+        let last = self.last_pressure.at();
+        let pressure_read = if self.last_pressure.may_read(now) {
             self.pressure = self.read_pressure();
-        }
+            None
+        } else {
+            last
+        };
         let (pressure, pressure_gaps) = &self.pressure;
         pressure_gaps.iter().cloned().for_each(|gap| gaps.add(gap));
         let load = gaps.ok(self.file("loadavg", loadavg));
         let stat = gaps.ok(self.file("stat", stat));
         NodeReading {
             pressure: *pressure,
+            pressure_read,
             memory: None,
             reclaim: gaps.ok(self.file("vmstat", vmstat)),
             cpu: stat.as_ref().map(|stat| cpu_time(&stat.total)),

@@ -170,6 +170,8 @@ fn sampler_pressure_once_a_second() {
         fake.write_pressure("/a", in_file);
         let read = sampler.sample_at(moment(ms), tick, Cause::Timer, &Awake::Unknown);
         assert_eq!(total_of(&read, "/a"), Some(Micros(want)), "at {ms} ms");
+        let read_before = (want != in_file).then_some(moment(1_000).boot);
+        assert_eq!(read.node.pressure_read, read_before, "at {ms} ms");
     }
 }
 

@@ -24,6 +24,10 @@ pub struct NodeFacts {
 #[serde(default, rename_all = "camelCase")]
 pub struct NodeReading {
     pub pressure: Pressures,
+    /// When the pressure files were read, on the boot clock, if not in this tick: they are read once in
+    /// 900 ms. Those of a cgroup are mostly read in the same tick.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pressure_read: Option<Nanos>,
     pub memory: Option<Meminfo>,
     /// `/proc/vmstat`.
     pub reclaim: Option<Reclaim>,

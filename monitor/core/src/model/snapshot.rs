@@ -130,8 +130,8 @@ pub struct Scope {
     /// Task time in IO wait; `None` without eBPF, before two samples, or if some found no room to be
     /// counted.
     pub io_wait: Option<Waited>,
-    /// Share of the time between the last two readings of the pressure file in which the disk stalled
-    /// every task; `None` if it was not read twice.
+    /// Share of the time between two readings of the pressure file in which the disk stalled every task;
+    /// `None` if it was not read twice, or not again in this tick.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_stalled: Option<Percent>,
     /// By `io.stat`; `None` without the io controller, or before two samples.

@@ -116,7 +116,16 @@ impl<'a> Pair<'a> {
     }
 
     fn deltas<'d>(&self, doubts: &'d mut Doubts) -> Deltas<'d> {
-        Deltas { until: self.next.at.boot, interval: self.interval, window: self.window(), doubts }
+        let (until, interval) = (self.next.at.boot, self.interval);
+        let (window, reread) = (self.window(), self.reread());
+        Deltas { until, interval, window, reread, doubts }
+    }
+
+    /// Time between the two readings of the pressure files, if there are two.
+    fn reread(&self) -> Option<Nanos> {
+        let before = self.prev.node.pressure_read.unwrap_or(self.prev.at.boot);
+        let is_again = self.next.node.pressure_read.is_none();
+        is_again.then(|| self.next.at.boot.since(before))
     }
 
     fn io(&self, before: &Cgroup, after: &Cgroup) -> Option<IoRate> {

@@ -20,6 +20,8 @@ pub(super) struct Deltas<'a> {
     pub(super) interval: Nanos,
     /// From one reading of the eBPF maps to the next.
     pub(super) window: Nanos,
+    /// From one reading of the pressure files to the next; `None` if they were not read again.
+    pub(super) reread: Option<Nanos>,
     pub(super) doubts: &'a mut Doubts,
 }
 
@@ -72,14 +74,15 @@ impl Deltas<'_> {
     }
 
     /// Counts impossible totals of pressure files, which are passed on as read. Returns the share of
-    /// the interval in which the disk stalled every task; `None` if that is not known yet.
+    /// the time between two readings in which the disk stalled every task; `None` if that is not known, as
+    /// in a tick that comes sooner than they are read again.
     pub(super) fn pressures(&mut self, before: &Pressures, after: &Pressures) -> Option<Percent> {
         self.pressure(before.cpu, after.cpu);
         self.pressure(before.memory, after.memory);
         self.pressure(before.irq, after.irq);
         let [_, full] = self.pressure(before.io, after.io);
-        let full = full.filter(|_| before.io != after.io || self.interval >= REREAD);
-        full.map(|stalled| Percent::share(stalled.0, self.interval.0))
+        let passed = self.reread.filter(|passed| before.io != after.io || *passed >= REREAD)?;
+        full.map(|stalled| Percent::share(stalled.0, passed.0))
     }
 
     /// By how much the lines `some` and `full` of a pressure file grew.
@@ -88,11 +91,12 @@ impl Deltas<'_> {
         before: Option<Pressure>,
         after: Option<Pressure>,
     ) -> [Option<Nanos>; 2] {
+        let passed = self.interval.max(self.reread.unwrap_or_default());
         let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
         [(before.some, after.some), (before.full, after.full)].map(|(before, after)| {
             let (before, after) = (Nanos::from(before?.total), Nanos::from(after?.total));
             let grown = Nanos(self.count(before.0, after.0));
-            Some(self.within(grown, self.interval, 1))
+            Some(self.within(grown, passed, 1))
         })
     }
 

@@ -207,6 +207,40 @@ fn between_pressure_outruns_clock() {
     }
 }
 
+/// Pressure files are read again after 900 ms, and ticks may come sooner.
+#[test]
+fn disk_stalled_is_a_share_of_the_time_between_two_readings() {
+    #[rustfmt::skip]
+    let table = [
+        // tick and reading at ms, total in us, stalled by the disk
+        (1_000, 1_000, 0,         None),
+        (2_000, 2_000, 500_000,   Some(50_00)),
+        (2_250, 2_000, 500_000,   None),         // the same reading
+        (2_500, 2_000, 500_000,   None),
+        (2_750, 2_000, 500_000,   None),
+        (3_000, 3_000, 1_500_000, Some(100_00)), // of a second, not of a quarter
+        (3_250, 3_000, 1_500_000, None),
+        (3_950, 3_950, 1_500_000, Some(0)),
+        (4_200, 3_950, 1_500_000, None),
+        (4_950, 4_950, 1_750_000, Some(25_00)),
+    ];
+    let mut averages = Averages::new(2);
+    let mut before: Option<Sample> = None;
+    for (at, read, total, want) in table {
+        let mut next = sample(ms(at));
+        let full = Some(Line { total: Micros(total), ..Line::default() });
+        next.node.pressure.io = Some(Pressure { some: None, full });
+        next.node.pressure_read = (read != at).then_some(ms(read));
+        Arc::make_mut(next.cgroups.get_mut(&POD).unwrap()).pressure = next.node.pressure;
+        let snapshot = Snapshot::between(before.as_ref(), &next, &mut averages);
+        for scope in [&snapshot.whole, &snapshot.scopes[&POD]] {
+            assert_eq!(scope.disk_stalled, want.map(Percent), "{at} {}", scope.path);
+        }
+        assert_eq!(snapshot.doubts, Doubts::default(), "{at}");
+        before = Some(next);
+    }
+}
+
 #[test]
 fn between_doubts_add_up() {
     let mut averages = Averages::new(2);
