@@ -15,7 +15,7 @@ use isobar_core::model::settings::{
     CgroupDriver, Conditions, Node, Ranking, Relief, Settings, TaintEffect, WorkloadRule,
 };
 use isobar_core::model::stall::ShortLived;
-use isobar_core::model::units::{Bytes, MilliCpu, Nanos};
+use isobar_core::model::units::{Bytes, MilliCpu, Nanos, Percent};
 use isobar_core::model::workload::{
     Container, ContainerKind, Owner, Pod, Resources, RestartPolicy, RestartRule, Toleration, Volume,
 };
@@ -173,12 +173,13 @@ pub(super) fn sample(mut sample: Sample, like: &Action) -> Sample {
         ended: Some(1),
     }];
     let since = Nanos(5);
+    (sample.node.n_cpus, sample.node.pressure_read) = (Some(5), Some(since));
     sample.in_force = vec![InForce {
         action: action(like),
         since,
         held: None,
         phase: Phase::Marked,
-        largest: None,
+        largest: Some(Percent(5)),
     }];
     sample.runners = vec![runner()];
     let gap = |object: &str| Gap {
