@@ -337,9 +337,9 @@ mod tests {
             (b"VmRSS:\t    10",                                       0),     // torn
         ];
         let proc = tempfile::tempdir().unwrap();
-        std::fs::create_dir(proc.path().join("7")).unwrap();
+        fs::create_dir(proc.path().join("7")).unwrap();
         for (status, want) in table {
-            std::fs::write(proc.path().join("7/status"), status).unwrap();
+            fs::write(proc.path().join("7/status"), status).unwrap();
             assert_eq!(oom_size(proc.path(), 7), Some(want), "{}", status.escape_ascii());
         }
         assert_eq!(oom_size(proc.path(), 8), None);
