@@ -25,6 +25,9 @@ const HIGHEST: i32 = 1000;
 /// change, so of more only those with an unusual score are.
 const MOST: usize = 4096;
 
+/// As many processes are compared by size.
+const WEIGHED: usize = 1_000;
+
 /// A process and no other: its id, which can be used again, and its start time.
 type Process = (u32, u64);
 
@@ -122,11 +125,15 @@ pub(super) fn mark(
     Ok(format!("{SCORE} of {processes} raised to {HIGHEST}{together}"))
 }
 
-/// Of what a target's processes have in memory and swap, the part of the largest.
+/// Of what a target's processes have in memory and swap, the part of the largest; `None` of too many,
+/// while a kill may wait.
 pub(super) fn largest(proc: &Path, target: &OpenTarget) -> Option<Percent> {
     let mut pids = Vec::new();
     for group in target.work() {
         group.pids(&mut pids).ok()?;
+    }
+    if pids.len() > WEIGHED {
+        return None;
     }
     let sizes: Vec<u64> = pids.into_iter().filter_map(|pid| oom_size(proc, pid)).collect();
     let all = sizes.iter().copied().fold(0, u64::saturating_add);

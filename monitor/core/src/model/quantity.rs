@@ -152,6 +152,12 @@ impl Quantity {
         Self { nanos: self.nanos.saturating_sub(other.nanos), format }
     }
 
+    /// By how many whole units it is above another one; 0 if it is not.
+    #[must_use]
+    pub fn beyond(self, other: Self) -> u64 {
+        if self > other { self.minus(other).to_u64() } else { 0 }
+    }
+
     /// Negative quantities become 0.
     #[must_use]
     pub fn at_least_zero(self) -> Self {

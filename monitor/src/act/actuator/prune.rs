@@ -55,7 +55,6 @@ impl Actuator {
     fn extend_mark(&mut self, action: &Action) -> Result<Vec<String>, ActError> {
         let node = node(&self.root, &self.options, &self.deny);
         let target = OpenTarget::open(node, &action.target, 0)?;
-        self.ledger.weigh(action.id, mark::largest(&self.options.proc, &target));
         let is_new = |group: &&CgroupDir| self.ledger.override_of(group.id, mark::SCORE).is_none();
         let new: Vec<_> = target.work().filter(is_new).collect();
         let mut mark = |group| mark::mark(&self.options.proc, group, action, &mut self.ledger);

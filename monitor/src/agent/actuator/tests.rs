@@ -110,16 +110,15 @@ fn report_hears_news_without_an_order() {
     assert_eq!(wait_for(&mut handle, 1)[0].action, 7);
 }
 
+fn squeezed(action: Action) -> InForce {
+    let (since, held, phase) = (Nanos(0), None, Phase::Squeezed);
+    InForce { action, since, held, phase, largest: None }
+}
+
 #[test]
 fn report_says_that_the_thread_exited() {
-    let squeeze = InForce {
-        action: action(9),
-        since: Nanos(0),
-        held: None,
-        phase: Phase::Squeezed,
-        largest: None,
-    };
-    let first = Answer { in_force: vec![squeeze], is_busy: true, ..Answer::default() };
+    let in_force = vec![squeezed(action(9))];
+    let first = Answer { in_force, is_busy: true, ..Answer::default() };
     let mut handle = Handle::spawn(first, |_, _| panic!("a defect")).unwrap();
     handle.hand_over(&relief(1..=1), clock::now().boot);
     // The first order reaches it, and is never answered.
@@ -225,16 +224,9 @@ fn leave_takes_squeezes_back_and_is_not_held_up_for_long() {
     for (is_enforced, takes, is_asked, within) in table {
         let (tell, told) = channel();
         let mut handle = Handle::spawn(Answer::default(), move |order, _| {
-            let entry = |action: Box<Action>| InForce {
-                action: *action,
-                since: Nanos(0),
-                held: None,
-                phase: Phase::Squeezed,
-                largest: None,
-            };
             let mut in_force = Vec::new();
             match order {
-                Some(Order::Take(action, _)) => in_force.push(entry(action)),
+                Some(Order::Take(action, _)) => in_force.push(squeezed(*action)),
                 Some(Order::Leave(_)) => {
                     tell.send(()).unwrap();
                     thread::sleep(Duration::from_millis(takes));

@@ -15,22 +15,28 @@ use crate::policy::scope;
 /// starts no other one.
 const LONGEST: Nanos = Nanos(600 * Nanos::SECOND.0);
 
-/// Whether memory would last if it were lost as fast again as when this squeeze or mark began. With more
-/// than a tenth of it left a mark is not needed however fast that was: a forecast would not be due.
-fn would_last(question: &Question<'_>, standing: &ReliefStanding, action: &Action) -> bool {
+/// Whether memory would last if it were lost as fast again as when this squeeze or mark began. A mark is
+/// not needed, either, with more than a tenth of it left, when a forecast would not be due, or after ten
+/// minutes without one.
+fn would_last(
+    question: &Question<'_>,
+    standing: &ReliefStanding,
+    action: &Action,
+    calm: Nanos,
+) -> bool {
     let Trigger::Pressure(threshold) = action.reason.threshold else { return true };
     let PressureSignal::Exhaustion(within) = threshold.on else { return true };
     let left = question.outlook(&action.reason).and_then(|outlook| outlook.left);
     let growth = standing.growth_before(action.id);
     let known = left.zip(growth);
+    let is_mark = action.step == StepKind::Mark;
     let pods = scope::kubepods(question.snapshot);
     let is_low =
         || growth::low(question.outlooks, question.sample, pods).contains(&threshold.scope);
-    let lasts = |(left, growth): (Bytes, Bytes)| {
-        left.0 > scale(growth.0, within.0, Nanos::SECOND.0)
-            || action.step == StepKind::Mark && !is_low()
-    };
-    known.is_none_or(lasts)
+    let lasts =
+        |(left, growth): (Bytes, Bytes)| left.0 > scale(growth.0, within.0, Nanos::SECOND.0);
+    // Of a mark of an earlier agent it is not known how fast that was.
+    known.map_or(!is_mark, lasts) || is_mark && (calm >= LONGEST || !is_low())
 }
 
 /// The squeezes and marks whose time is over. The actuator drops by itself those whose cgroups are gone.
@@ -42,8 +48,9 @@ pub(super) fn releases(question: &Question<'_>, standing: &ReliefStanding) -> Ve
         }
         let calm = standing.calm_for(&action.reason.threshold.name(), now);
         let why = match () {
-            () if calm.is_some_and(|calm| calm >= question.relief.cool_down)
-                && would_last(question, standing, action) =>
+            () if calm.is_some_and(|calm| {
+                calm >= question.relief.cool_down && would_last(question, standing, action, calm)
+            }) =>
             {
                 ReleaseReason::Over
             }

@@ -151,12 +151,11 @@ impl Contender {
         self.used().zip(self.request).is_some_and(|(used, request)| used > request)
     }
 
-    /// What its end frees of what is promised to others: no more than it has above its request, which it
-    /// takes again.
+    /// What its end frees of what is promised to others: it takes again what it requests.
     pub(super) fn frees_promised(&self) -> Option<u64> {
         let (used, request) = self.used().zip(self.request)?;
-        let above = if used > request { used.minus(request).to_u64() } else { 0 };
-        self.frees.map(|frees| frees.min(above))
+        let frees = Quantity::bytes(self.frees?).beyond(request);
+        Some(frees.min(used.beyond(request)))
     }
 
     /// Whether it uses more than it requests, took nothing, and its end frees enough of what is promised.

@@ -116,6 +116,7 @@ fn group(kin: &[&Contender]) -> Group {
         name: format!("{}/{}", owner.kind, owner.name),
         request: total(|pod| pod.request),
         usage: total(|pod| pod.usage),
+        holds: bytes(|pod| pod.holds),
         harm,
         taken: bytes(|pod| pod.taken),
         lasting: bytes(|pod| pod.lasting),

@@ -141,14 +141,12 @@ impl<'a> Pool<'a> {
         let is_promised = |scope: &Scope| promised.contains(uid_of(scope));
         let is_spared = |scope: &Scope| is_promised(scope) || spared.contains(uid_of(scope));
         let may_be_marked = |id, scope: &Scope| {
-            // What pods took they were promised.
-            let is_of_pods = need.promised.is_some() || need.is_of_others;
-            let is_in_it = is_of_pods && matches!(scope.place, Place::Pod { .. });
-            !is_in_it && !is_spared(scope) && protected.may_be_marked(id, scope)
+            let is_pod = matches!(scope.place, Place::Pod { .. });
+            let is_promised = is_pod && (need.promised.is_some() || need.is_of_others);
+            !is_promised && !is_spared(scope) && protected.may_be_marked(id, scope)
         };
-        let from = need.taker_from.unwrap_or_default();
-        let told = |lost: Lost| lost.told(snapshot, sample, from, is_promised, may_be_marked);
-        let loss = lost.map(told);
+        let from = need.named_from.or(need.taker_from).unwrap_or_default();
+        let loss = lost.map(|lost| lost.told(snapshot, sample, from, is_promised, may_be_marked));
         let mut caches = BTreeMap::new();
         if is_memory && rules.order == Order::Cause && purpose.scope() == ScopeName::System {
             caches = protected.caches(takers.parties(), sample);
@@ -332,13 +330,15 @@ impl<'a> Field<'a> {
         self.stalls
     }
 
-    /// Where harm makes a candidate a cause: whether a party that is none does more of it than all of them.
+    /// Where harm makes a candidate a cause: whether a party that is none does more than any.
     #[must_use]
     pub fn is_harm_of_outsider(&self) -> Option<bool> {
         let Some(By::Harm { .. }) = self.scale.cause else { return None };
+        let harm = |one: &Contender| Some(one.harm?.others);
         let candidates = self.open.iter().copied().chain(self.groups.iter().map(|one| &one.sum));
-        let most = candidates.filter_map(|one| Some(one.harm?.others)).max();
-        Some(self.outsiders.first().map(|outsider| outsider.harm) > most)
+        let outside = self.outsiders.first().map(|outsider| outsider.harm);
+        let outside = self.spared.iter().filter_map(|(one, _)| harm(one)).max().max(outside);
+        Some(outside > candidates.filter_map(harm).max())
     }
 
     /// Whether candidates are compared by what they took of memory.

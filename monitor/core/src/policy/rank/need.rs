@@ -27,6 +27,8 @@ pub struct Need {
     pub shortfall: Shortfall,
     /// A candidate that took this much is a cause; `None`: a quarter of what the largest took.
     pub taker_from: Option<u64>,
+    /// Who took this much is named, and may be marked; `None`: who is a cause.
+    pub named_from: Option<u64>,
     /// A candidate that uses more than it requests, frees this much and took nothing of it is the cause
     /// instead: it holds what others were promised, who took no more than that.
     pub promised: Option<Promised>,
@@ -97,13 +99,15 @@ pub(super) fn causes(
         let lasting_outside = outside.lasting;
         Need { taker_from, promised, lasting_outside, ..Need::of_none(shortfall) }
     };
-    // Beside many others that grow alike one is a cause that took a real part of what they took.
-    let of_many = outside.alike / REAL_PART;
     let from = |largest: Option<u64>| {
         let largest = largest.unwrap_or_default().max(outside.largest).max(outside.unattributed);
-        takers::taker_from(largest, resource).max(shortfall.real_part()).max(of_many)
+        takers::taker_from(largest, resource).max(shortfall.real_part())
     };
-    let part = |one: &Contender, taken: Option<u64>| Some(scale(one.lasting?, taken?, one.taken?));
+    let part = |one: &Contender, taken: Option<u64>| match (one.lasting?, one.taken?) {
+        // It stands still because it is squeezed.
+        (lasting, 0) => Some(lasting.min(held_above_request(one, resource))),
+        (lasting, own) => Some(scale(lasting, taken?, own)),
+    };
     let above = |one: &Contender| {
         let taken = taken_above_request(one, resource);
         (taken, part(one, taken))
@@ -122,15 +126,18 @@ pub(super) fn causes(
         let above = above.fold(0, u64::saturating_add);
         above >= least && above > all / 2
     };
+    let named_from = Some(from_above);
     let from_above = if are_many() { from_above } else { from_above.max(least) };
+    // Beside many others that grow alike one is a cause that took a real part of what they took.
+    let from_above = from_above.max(outside.alike / REAL_PART);
     let largest = contenders.iter().filter_map(|one| one.taken).max();
     let from_all = from(largest);
     // What a party took that is no candidate was promised to it by no request, either.
-    let is_outside = outside.largest > 0 && outside.largest >= from_all;
+    let is_outside = outside.alike > 0 && outside.alike >= from_all;
     if took(from_above).next().is_some() || is_outside {
         let own = contenders.into_iter().zip(above);
         let own = own.map(|(one, (taken, lasting))| Contender { taken, lasting, ..one });
-        return (own.collect(), need(from_above, None));
+        return (own.collect(), Need { named_from, ..need(from_above, None) });
     }
     let is_of_others = largest < Some(outside.unattributed);
     let promised = promised(&contenders, from_all).filter(|_| !is_of_others);
@@ -152,23 +159,21 @@ pub(super) fn causes(
 /// What takers may still take of what they request; `None` if there are none.
 fn promised(contenders: &[Contender], from: u64) -> Option<u64> {
     let takers = contenders.iter().filter(|one| one.took().is_some_and(|took| took >= from));
-    let left = takers.map(|one| {
-        let within = one.used().zip(one.request).filter(|(used, request)| used < request);
-        within.map_or(0, |(used, request)| request.minus(used).to_u64())
-    });
+    let left = takers
+        .map(|one| one.used().zip(one.request).map_or(0, |(used, request)| request.beyond(used)));
     left.reduce(u64::saturating_add)
 }
 
 /// What it took beyond its request; all of it where the request is not known, and of inodes, which
 /// cannot be requested.
 fn taken_above_request(contender: &Contender, resource: Resource) -> Option<u64> {
-    let taken = contender.taken?;
+    contender.taken.map(|taken| taken.min(held_above_request(contender, resource)))
+}
+
+/// What it holds beyond its request; no bound where the request is not known, and of inodes.
+fn held_above_request(contender: &Contender, resource: Resource) -> u64 {
     let request = contender.request.filter(|_| resource != Resource::Inodes);
-    let Some((used, request)) = contender.used().zip(request) else {
-        return Some(taken);
-    };
-    let above = if used > request { used.minus(request).to_u64() } else { 0 };
-    Some(taken.min(above))
+    contender.used().zip(request).map_or(u64::MAX, |(used, request)| used.beyond(request))
 }
 
 impl Need {

@@ -58,8 +58,14 @@ fn many_outside_pods_that_grow_alike_are_the_cause() {
         let warm_up = pod(0, 0, 100 * MIB, Growth::WarmUp(own, 4_000 * MIB));
         let others = (1..4).map(|at| pod(at, 0, 300 * MIB, Growth::Steady));
         let parties = (0..n).map(scope).chain([warm_up]).chain(others).collect();
-        let ended = ended(Node::of(4_096 * MIB, 500 * MIB, parties), 60);
+        let (mut ended, mut marked) = (Vec::new(), Vec::new());
+        let node = Node::of(4_096 * MIB, 500 * MIB, parties);
+        node.run_and_tell(Policy::Engine(Order::Cause), 60, |action| {
+            let list = if action.step.is_final() { &mut ended } else { &mut marked };
+            list.push(action.target.uid.clone());
+        });
         assert!(!ended.contains(&"0".into()), "{n} {rate} {own}: {ended:?}");
+        assert!(marked.iter().any(|uid| uid.starts_with("/system.slice/docker-")), "{marked:?}");
     }
 }
 

@@ -140,7 +140,7 @@ fn cause_is_who_holds_what_others_were_promised() {
     let beyond = |usage: u64| {
         took(Some(300), Some(410), pod("starts", Burstable, 0, "405Mi", &format!("{usage}Mi")))
     };
-    let over = |frees| took(Some(0), Some(frees), pod("over", Burstable, 0, "64Mi", "330Mi"));
+    let over = |frees| took(Some(0), Some(frees), pod("over", Burstable, 0, "1Mi", "330Mi"));
     let within = || took(Some(0), Some(400), pod("within", Burstable, 0, "1Gi", "400Mi"));
     let grew = |name, taken| took(Some(taken), Some(90), pod(name, BestEffort, 0, "0", "90Mi"));
     let critical = |one| Contender { spared: Some(SparedReason::Critical), ..one };
