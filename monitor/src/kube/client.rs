@@ -40,7 +40,7 @@ pub(super) type Pods = Api<PartialObjectMeta<Pod>>;
 const LONGEST: usize = 400;
 
 const AGENT: &str = concat!("isobar/", env!("CARGO_PKG_VERSION"));
-const API_SERVER: &str = "the API server";
+pub(super) const API_SERVER: &str = "the API server";
 pub(super) const KUBELET: &str = "the kubelet";
 /// The name of this part in capabilities.
 const NAME: &str = "API server";

@@ -2,6 +2,8 @@
 //! `pkg/registry/core/pod/storage/eviction.go`.
 
 mod group;
+#[cfg(test)]
+mod tests;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -19,7 +21,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{sleep, timeout};
 
 use super::board::{Board, Report};
-use super::client::{Failure, Pods, answered};
+use super::client::{API_SERVER, Failure, Pods, answered};
 use super::delete::delete;
 use super::jitter::about;
 use crate::act::evict::{Answer, Refusal, Request};
@@ -40,6 +42,8 @@ const RETRIED: Duration = Duration::from_secs(1);
 const ASKED: Duration = Duration::from_secs(300);
 /// The same while there is no answer.
 const ASKED_AGAIN: Duration = Duration::from_secs(15);
+/// The policies in deploy/ that limit what isobar may do to pods.
+const OWN_POLICIES: [&str; 2] = ["isobar-evictions", "isobar-deletions"];
 
 /// Evicts what is asked for until the agent leaves.
 pub(super) async fn answer(
@@ -253,7 +257,7 @@ enum Verdict {
     OverBudget,
     /// The server does not know yet what a disruption budget says: it has not counted its pods.
     Uncounted,
-    /// An admission webhook forbids it.
+    /// An admission webhook or an admission policy of the cluster's forbids it.
     Protected,
     /// The server has too much to do.
     Busy,
@@ -278,6 +282,8 @@ impl Verdict {
 fn verdict(why: &Failure, name: &str) -> Verdict {
     let says = |text: &str| why.words.contains(text);
     match why.code {
+        // The code is what the webhook or the policy names.
+        Some(_) if is_denied(&why.words) => Verdict::Protected,
         // Without the subresource it is the path that is not found.
         Some(404) if says(&format!("{name:?}")) => Verdict::Gone,
         Some(404 | 405) => Verdict::NoEviction,
@@ -285,8 +291,7 @@ fn verdict(why: &Failure, name: &str) -> Verdict {
         Some(400) if says(r#"no kind "Eviction" is registered"#) => Verdict::NoEviction,
         Some(403) if says(r#"cannot create resource "pods/eviction""#) => Verdict::NoEviction,
         // Source: `checkAndDecrement`: less than none is allowed, or too many evictions are under way.
-        Some(403) if says("poddisruptionbudget.policy") => Verdict::OverBudget,
-        Some(403) if says("admission webhook") => Verdict::Protected,
+        Some(403) if message(why).starts_with("poddisruptionbudget.policy") => Verdict::OverBudget,
         // Source: apiserver `rest.BeforeDelete` and `storage.Preconditions.Check`.
         Some(409) if says("UID in the precondition") || says("UID in precondition") => {
             Verdict::Replaced
@@ -302,95 +307,23 @@ fn verdict(why: &Failure, name: &str) -> Verdict {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Whether admission protects the pod: a webhook has denied the request, or a policy of the cluster's. One of
+/// isobar's own denies only what isobar does wrong, and a webhook that could not be called denies nothing.
+/// Source: apiserver `webhook/errors.ToStatusErr`, `policy/validating/dispatcher.go`.
+fn is_denied(words: &str) -> bool {
+    let by = |denies: &str| words.split_once(denies).map_or("", |(by, _)| by);
+    let (webhook, policy) = (by("denied the request"), by("denied request"));
+    let is_own = |name: &&str| policy.contains(&format!("ValidatingAdmissionPolicy '{name}'"));
+    let is_by_webhook =
+        webhook.contains("admission webhook \"") && !webhook.contains("failed calling webhook");
+    is_by_webhook
+        || policy.contains("ValidatingAdmissionPolicy '") && !OWN_POLICIES.iter().any(is_own)
+}
 
-    fn request(grace: u64) -> Request {
-        Request {
-            action: 7,
-            namespace: "shop".into(),
-            name: "web".into(),
-            uid: "u1".into(),
-            members: Vec::new(),
-            grace: Nanos(grace),
-            deletion: Deletion::Never,
-            message: String::new(),
-            deadline: Nanos(0),
-            reply: mpsc::channel(1).0,
-        }
-    }
-
-    #[test]
-    fn body_exactly() {
-        #[rustfmt::skip]
-        let table = [
-            // grace in nanoseconds, seconds
-            (0,                 1), // 0 would be a forced deletion
-            (1,                 1),
-            (1_000_000_000,     1),
-            (30_500_000_000,   31),
-        ];
-        for (grace, want) in table {
-            let got = serde_json::to_value(body(&request(grace))).unwrap();
-            let want = serde_json::json!({
-                "apiVersion": "policy/v1",
-                "kind": "Eviction",
-                "metadata": {"name": "web", "namespace": "shop"},
-                "deleteOptions": {
-                    "gracePeriodSeconds": want,
-                    "preconditions": {"uid": "u1"},
-                },
-            });
-            assert_eq!(got, want, "{grace} ns");
-        }
-    }
-
-    #[test]
-    fn verdict_by_code() {
-        use Verdict::*;
-        #[rustfmt::skip]
-        let table = [
-            // code, message, verdict
-            (Some(404), "pods \"web\" not found",                               Gone),
-            (Some(404), "the server could not find the requested resource",     NoEviction),
-            (Some(404), "404 page not found",                                   NoEviction),
-            (Some(400), "Eviction in version \"v1\" cannot be handled as a Eviction: no kind \"Eviction\" is registered for version \"policy/v1\" in scheme \"k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30\"", NoEviction),
-            (Some(400), "name in URL does not match name in Eviction object",  Refused),
-            (Some(405), "the server does not allow this method on the requested resource", NoEviction),
-            (Some(429), "Cannot evict pod as it would violate the pod's disruption budget.", OverBudget),
-            (Some(429), "Cannot evict pod as it would violate the pod's disruption budget. The disruption budget web is still being processed by the server.", Uncounted),
-            (Some(429), "the server has received too many requests",            Busy),
-            (Some(500), "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.", OverBudget),
-            (Some(500), "etcd is away",                                          Away),
-            (Some(503), "",                                                      Away),
-            (None,      "connection refused",                                    Away),
-            (Some(401), "Unauthorized",                                          Refused),
-            (Some(403), "pods \"web\" is forbidden: User \"x\" cannot create resource \"pods/eviction\" in API group \"\"", NoEviction),
-            (Some(403), "admission webhook \"drain.example.com\" denied the request", Protected),
-            (Some(403), "poddisruptionbudget.policy \"web\" is forbidden: pdb disruptions allowed is negative", OverBudget),
-            (Some(403), "pods \"web\" is forbidden: User \"x\" cannot delete resource \"pods\" in API group \"\"", Refused),
-            (Some(409), "Operation cannot be fulfilled on pods \"web\": the UID in the precondition (u1) does not match the UID in record (u2). The object might have been deleted and then recreated", Replaced),
-            (Some(409), "Precondition failed: UID in precondition: u1, UID in object meta: u2", Replaced),
-            (Some(409), "the object has been modified",                          Refused),
-            (Some(422), "",                                                      Refused),
-        ];
-        for (code, words, want) in table {
-            let why = Failure { code, words: words.into(), ..Failure::default() };
-            assert_eq!(verdict(&why, "web"), want, "{code:?} {words}");
-        }
-    }
-
-    #[test]
-    fn verdict_is_mended_as_configured() {
-        use Verdict::*;
-        let mended = |deletion| {
-            let all =
-                [Away, Busy, Gone, NoEviction, OverBudget, Protected, Refused, Replaced, Uncounted];
-            all.into_iter().filter(|one| one.is_mended_by(deletion)).collect::<Vec<_>>()
-        };
-        assert_eq!(mended(Deletion::Never), []);
-        assert_eq!(mended(Deletion::NoEviction), [NoEviction]);
-        assert_eq!(mended(Deletion::OverBudgets), [NoEviction, OverBudget]);
-    }
+/// What the server itself says, without what isobar says of it.
+fn message(why: &Failure) -> &str {
+    let said = why
+        .code
+        .and_then(|code| why.words.strip_prefix(&format!("{API_SERVER} answered {code}: ")));
+    said.unwrap_or(&why.words)
 }
