@@ -106,6 +106,11 @@ impl Standing {
         let is_known = told.state == CapabilityState::Attached;
         let words = match (&self.refused, self.from) {
             (Some(why), _) if self.used.is_none() => format!("; not used: {why}"),
+            (Some(why), _) if self.tried == self.used => {
+                format!(
+                    "; used with isobar's configuration of before; the new one is refused: {why}"
+                )
+            }
             (Some(why), _) => format!("; not used, the answer before it stays in force: {why}"),
             (None, from) if is_known && from != KubeletSource::Configz => {
                 "; about to be used".into()
@@ -192,6 +197,20 @@ mod tests {
             standing.complete(&mut all);
             assert_eq!((&*all[0].detail, all[0].state), (detail, CapabilityState::Absent));
         }
+    }
+
+    #[test]
+    fn took_an_answer_in_use_that_a_new_file_conflicts_with() {
+        let (first, mut standing) = (configz(1), Standing::default());
+        standing.took(Some(Arc::clone(&first)), Ok(KubeletSource::Configz));
+        standing.took(Some(Arc::clone(&first)), Err("f:1:1: no".into()));
+        assert_eq!(standing.used(), Some(first));
+        let (name, state) = (CONFIGURATION.into(), CapabilityState::Attached);
+        let mut all = vec![Capability { name, state, detail: "told".into(), remedy: None }];
+        standing.complete(&mut all);
+        let detail =
+            "told; used with isobar's configuration of before; the new one is refused: f:1:1: no";
+        assert_eq!((&*all[0].detail, all[0].state), (detail, CapabilityState::Absent));
     }
 
     #[test]

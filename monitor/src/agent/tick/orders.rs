@@ -29,18 +29,18 @@ struct Read {
 }
 
 /// Reads the configuration with what the kubelet answers; where that is what is wrong with it, with the
-/// answer that was used before, or without any.
+/// answer that was used before, or without any. An answer that is in use already was right: then the
+/// operator's own file is what is wrong.
 fn read(orders: &mut Orders, newest: Option<Arc<Configz>>, used: Option<Arc<Configz>>) -> Read {
     let mut again = |with: &Option<Arc<Configz>>| {
         (orders.again)(with.as_ref().map(|one| one.answer.as_bytes()))
     };
     let mut why = match again(&newest) {
-        Err(why) if newest.is_some() => why,
+        Err(why) if newest.is_some() && newest != used => why,
         plan => return Read { plan, with: newest, refused: None },
     };
     let refused = Some(why.to_string());
-    let before = used.filter(|used| newest.as_ref().is_none_or(|newest| newest != used));
-    let others = before.map(Some).into_iter().chain([None]);
+    let others = used.map(Some).into_iter().chain([None]);
     for with in others {
         match again(&with) {
             Ok(plan) => return Read { plan: Ok(plan), with, refused },
@@ -182,8 +182,8 @@ mod tests {
             (Some(&second), Some(&first), vec!["2"],       Some((Some(&first),    true))),
             (Some(&second), Some(&first), vec!["1", "2"],  Some((None,            true))),
             (Some(&second), None,         vec!["2"],       Some((None,            true))),
-            (Some(&first),  Some(&first), vec!["1"],       Some((None,            true))),
             // The file itself is wrong.
+            (Some(&first),  Some(&first), vec!["1"],       None),
             (Some(&second), Some(&first), vec![""],        None),
             (None,          None,         vec![""],        None),
         ];
