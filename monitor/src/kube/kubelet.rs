@@ -48,7 +48,7 @@ pub(super) async fn ask(access: &Access, is_answering: &AtomicBool, board: &Boar
             Ok(said) => board.report(NAME, Report::Works(said)),
             Err(why) => {
                 // Its certificate may have changed, and its configuration.
-                talk = Talk::default();
+                talk = talk.anew();
                 board.report(NAME, why.report(PERMISSION));
                 board.set_disks(None);
             }
@@ -67,6 +67,11 @@ struct Talk {
 }
 
 impl Talk {
+    /// The kubelet is reached anew; what was said of its pods is not said again.
+    fn anew(self) -> Self {
+        Self { named: self.named, ..Self::default() }
+    }
+
     /// What it told this time, in words.
     async fn read(
         &mut self,
@@ -178,6 +183,15 @@ fn unreadable(path: &str, why: &serde_json::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn talk_anew_keeps_what_was_said_of_pods() {
+        let text = r#"{"items": [{"metadata": {"name": "web", "uid": "u1"}, "spec": {"nodeName": "n2"}}]}"#;
+        let mut talk = Talk { config_in: 3, ..Talk::default() };
+        talk.named.list(serde_json::from_str::<List>(text).unwrap().items.unwrap(), "n1");
+        let talk = talk.anew();
+        assert_eq!((talk.config_in, &*talk.named.omission()), (0, "; 1 are left out, see the log"));
+    }
 
     #[test]
     fn list_of_pods_may_be_null() {
