@@ -164,7 +164,11 @@ fn untold_by_kubelet(what: WrittenLimit) -> Refusal {
         "let the kubelet answer to /configz, name its file by kubeletConfig, or set {keys} in \
          isobar's own configuration"
     );
-    Refusal { level, why: "the kubelet has not told its configuration".into(), remedy }
+    Refusal {
+        level,
+        why: "the kubelet has not told its configuration, or what it told was refused".into(),
+        remedy,
+    }
 }
 
 /// The thread's end of it.

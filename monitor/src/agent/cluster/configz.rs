@@ -36,9 +36,11 @@ impl Standing {
         !self.tried.as_ref().is_some_and(is_same)
     }
 
-    /// Whether the kubelet's fields are the kubelet's.
+    /// Whether the kubelet's fields are the kubelet's: where its newest answer was refused, it runs with
+    /// others.
     pub(super) fn is_known(&self) -> bool {
-        matches!(self.from, KubeletSource::File | KubeletSource::Configz)
+        let is_read = matches!(self.from, KubeletSource::File | KubeletSource::Configz);
+        is_read && (self.refused.is_none() || self.tried == self.used)
     }
 
     /// The agent has read its configuration with this answer, or could not.
@@ -186,12 +188,14 @@ mod tests {
             // used instead, source, detail
             (Some(Arc::clone(&first)), KubeletSource::Configz, "told; not used, the answer before it stays in force: f:1:1: no"),
             (None,                     KubeletSource::Nowhere, "told; not used: f:1:1: no"),
+            (None,                     KubeletSource::File,    "told; not used: f:1:1: no"),
         ];
         for (used, from, detail) in table {
             let mut standing = Standing::default();
             standing.took(used.clone(), Ok(from));
             standing.did_without(Some(Arc::clone(&second)), "f:1:1: no".into());
             assert_eq!((standing.used(), standing.is_news(&second)), (used, false), "{detail}");
+            assert!(!standing.is_known(), "{detail}");
             let (name, state) = (CONFIGURATION.into(), CapabilityState::Attached);
             let mut all = vec![Capability { name, state, detail: "told".into(), remedy: None }];
             standing.complete(&mut all);
@@ -204,7 +208,7 @@ mod tests {
         let (first, mut standing) = (configz(1), Standing::default());
         standing.took(Some(Arc::clone(&first)), Ok(KubeletSource::Configz));
         standing.took(Some(Arc::clone(&first)), Err("f:1:1: no".into()));
-        assert_eq!(standing.used(), Some(first));
+        assert_eq!((standing.used(), standing.is_known()), (Some(first), true));
         let (name, state) = (CONFIGURATION.into(), CapabilityState::Attached);
         let mut all = vec![Capability { name, state, detail: "told".into(), remedy: None }];
         standing.complete(&mut all);
