@@ -4,25 +4,31 @@
 
 use std::error::Error;
 use std::io;
+use std::mem::replace;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::http::{Request, Response, StatusCode};
 use kube::Client;
 use kube::client::Body;
-use tokio::sync::Mutex;
+use tokio::runtime::Handle;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 use tower::{BoxError, Service};
 
-use super::client::{AGAIN, try_connect};
+use super::client::{AGAIN, PATIENCE, try_connect};
 use crate::clock;
 use crate::config::kubernetes::Connection;
 use isobar_core::model::units::Nanos;
 
+/// At most so long, while the credentials stay refused: each time may begin a program.
+const AGAIN_AT_MOST: Duration = Duration::from_secs(240);
+
 /// A client that is `first`, until that is refused.
 pub(super) fn renewed(connection: Connection, first: Client) -> Client {
-    let current = Current { client: first, is_refused: false, renewed: None };
+    let current = Current { client: first, standing: Standing::default() };
     let of = Arc::new(Renewing { connection, current: Mutex::new(current) });
     // No request leaves the namespace to the client.
     Client::new(Renewed(of), "default")
@@ -37,28 +43,91 @@ struct Renewing {
 
 struct Current {
     client: Client,
+    standing: Standing,
+}
+
+/// How the server takes the credentials.
+#[derive(Debug, Default)]
+struct Standing {
+    /// How many clients there were before this one.
+    number: u64,
     is_refused: bool,
-    /// When it was made anew last, or was to be, on the boot clock.
-    renewed: Option<Nanos>,
+    is_being_made: bool,
+    /// When a client was made last, or was to be, on the boot clock.
+    tried: Option<Nanos>,
+    /// How often, since the server last took the credentials.
+    n_tried: u32,
+    /// Whether the log has it, since then.
+    is_told: bool,
+}
+
+impl Standing {
+    /// Whether a client is to be made now.
+    fn begins(&mut self, now: Nanos) -> bool {
+        let doubled = 1 << self.n_tried.saturating_sub(1).min(8);
+        let wait = AGAIN_AT_MOST.min(AGAIN * doubled);
+        let has_waited = |then| Duration::from_nanos(now.since(then).0) >= wait;
+        let is_due = self.tried.is_none_or(has_waited);
+        if !self.is_refused || self.is_being_made || !is_due {
+            return false;
+        }
+        (self.is_being_made, self.tried) = (true, Some(now));
+        self.n_tried += 1;
+        true
+    }
+
+    /// The server has taken the credentials of the client of this number.
+    fn taken(&mut self, number: u64) {
+        // A connection of before the refusal may still be open.
+        if number == self.number && !self.is_refused {
+            (self.n_tried, self.is_told) = (0, false);
+        }
+    }
+
+    /// It has refused them.
+    fn refused(&mut self, number: u64) {
+        self.is_refused |= number == self.number;
+    }
 }
 
 impl Renewing {
-    async fn client(&self) -> Client {
-        let mut current = self.current.lock().await;
-        let now = clock::now().boot;
-        let since = |then| Duration::from_nanos(now.since(then).0);
-        let is_due = current.renewed.is_none_or(|then| since(then) >= AGAIN);
-        if current.is_refused && is_due {
-            current.renewed = Some(now);
-            match try_connect(&self.connection).await {
-                Ok((client, url)) => {
-                    tracing::info!("read the credentials for {url} again: they were refused");
-                    (current.client, current.is_refused) = (client, false);
-                }
-                Err(why) => tracing::debug!("cannot read the credentials again: {why}"),
+    /// The client, and its number.
+    async fn client(self: &Arc<Self>) -> (Client, u64) {
+        if self.lock().standing.begins(clock::now().boot) {
+            let (of, runtime) = (Arc::clone(self), Handle::current());
+            // A plugin that the kubeconfig names is waited for by a thread of its own.
+            let making = spawn_blocking(move || {
+                let made = runtime.block_on(try_connect(&of.connection));
+                of.lock().take(made);
+            });
+            // A client that takes longer is used once it is there.
+            if let Ok(Err(_panicked)) = timeout(PATIENCE, making).await {
+                self.lock().standing.is_being_made = false;
             }
         }
-        current.client.clone()
+        let current = self.lock();
+        (current.client.clone(), current.standing.number)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Current {
+    fn take(&mut self, made: Result<(Client, String), String>) {
+        let standing = &mut self.standing;
+        standing.is_being_made = false;
+        match made {
+            Ok((client, url)) => {
+                if !replace(&mut standing.is_told, true) {
+                    tracing::info!("read the credentials for {url} again: they were refused");
+                }
+                (self.client, standing.is_refused) = (client, false);
+                standing.number += 1;
+            }
+            Err(why) => tracing::debug!("cannot read the credentials again: {why}"),
+        }
     }
 }
 
@@ -74,13 +143,16 @@ impl Service<Request<Body>> for Renewed {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let of = Arc::clone(&self.0);
         Box::pin(async move {
-            let answer = of.client().await.send(request).await;
-            let is_refused = match &answer {
-                Ok(answer) => answer.status() == StatusCode::UNAUTHORIZED,
-                Err(why) => is_of_tls(why),
-            };
-            if is_refused {
-                of.current.lock().await.is_refused = true;
+            let (client, number) = of.client().await;
+            let answer = client.send(request).await;
+            match &answer {
+                Ok(answer) if answer.status() == StatusCode::UNAUTHORIZED => {
+                    of.lock().standing.refused(number);
+                }
+                Ok(_) => of.lock().standing.taken(number),
+                Err(why) if is_of_tls(why) => of.lock().standing.refused(number),
+                // A server that cannot be reached says nothing of them.
+                Err(_) => {}
             }
             Ok(answer?)
         })
@@ -116,6 +188,47 @@ mod tests {
         for (why, want) in table {
             let row = format!("{why:?}");
             assert_eq!(is_of_tls(&kube::Error::Service(why.into())), want, "{row}");
+        }
+    }
+
+    #[test]
+    fn begins_ever_more_seldom_while_the_credentials_stay_refused() {
+        #[rustfmt::skip]
+        let table = [
+            // seconds, whether the server refuses the client in use, whether another one is made
+            (0,    false, false),
+            (1,    true,  true),
+            (15,   true,  false),
+            (16,   true,  true),
+            (45,   true,  false),
+            (46,   true,  true),
+            (105,  true,  false),
+            (106,  true,  true),
+            (225,  true,  false),
+            (226,  true,  true),
+            (466,  true,  true),
+            (705,  true,  false), // four minutes at most
+            (706,  true,  true),
+            (707,  false, false), // taken
+            (720,  true,  false),
+            (721,  true,  true),
+            (736,  true,  true),
+        ];
+        let mut standing = Standing::default();
+        for (seconds, is_refused, want) in table {
+            match is_refused {
+                true => standing.refused(standing.number),
+                false => standing.taken(standing.number),
+            }
+            let got = standing.begins(Nanos(seconds * Nanos::SECOND.0));
+            assert_eq!(got, want, "{seconds} s");
+            if got {
+                assert!(!standing.begins(Nanos(u64::MAX)), "{seconds} s: two at once");
+                (standing.is_being_made, standing.is_refused) = (false, false);
+                standing.number += 1;
+                standing.refused(standing.number - 1);
+                assert!(!standing.is_refused, "{seconds} s: a late answer to the one before");
+            }
         }
     }
 }
