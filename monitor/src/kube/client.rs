@@ -185,6 +185,13 @@ impl Trouble {
     }
 }
 
+/// Whether the server no longer knows where the watch is to begin: kube would ask for that for ever, and has
+/// to list anew.
+pub(super) fn is_too_old(why: &watcher::Error) -> bool {
+    let watcher::Error::WatchStartFailed(why) = why else { return false };
+    Failure::from(why).code == Some(410)
+}
+
 /// Why a request failed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Failure {

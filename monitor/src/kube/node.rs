@@ -16,7 +16,7 @@ use tokio::time::sleep;
 use tokio_stream::StreamExt as _;
 
 use super::board::{Board, Report};
-use super::client::{Failure, PROBED, Trouble, answers};
+use super::client::{Failure, PROBED, Trouble, answers, is_too_old};
 use super::jitter::about;
 use isobar_core::model::quantity::ResourceList;
 
@@ -55,7 +55,8 @@ pub(super) async fn watch(
     board: &Board,
 ) {
     let config = Config::default().fields(&format!("metadata.name={name}"));
-    let mut events = pin!(watcher(api(client.clone()), config).default_backoff());
+    let begin = || watcher(api(client.clone()), config.clone()).default_backoff();
+    let mut events = pin!(begin());
     // Whether the cluster has the node; `None` until that was told.
     let mut is_there = None;
     let mut machine = String::new();
@@ -98,8 +99,12 @@ pub(super) async fn watch(
             }
             Err(why) => {
                 trouble = Some(Trouble::of(&why));
-                let why = Failure::from(&why);
-                board.report(NAME, why.report("allow it to get, list and watch nodes"));
+                let failure = Failure::from(&why);
+                board.report(NAME, failure.report("allow it to get, list and watch nodes"));
+                if is_too_old(&why) {
+                    sleep(about(PROBED.0)).await;
+                    events.set(begin());
+                }
             }
         }
     }

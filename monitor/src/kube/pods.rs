@@ -25,7 +25,7 @@ use tokio_stream::{Stream, StreamExt as _};
 
 use super::board::{Board, Namer, Report};
 use super::bound::Excess;
-use super::client::{Failure, PROBED, Trouble, answers};
+use super::client::{Failure, PROBED, Trouble, answers, is_too_old};
 use super::jitter::about;
 use crate::clock;
 use crate::config::pods::told;
@@ -137,13 +137,6 @@ where
             is_new = true;
         }
     }
-}
-
-/// Whether the server no longer knows where the watch is to begin: kube would ask for that for ever, and has
-/// to list anew.
-fn is_too_old(why: &watcher::Error) -> bool {
-    let watcher::Error::WatchStartFailed(why) = why else { return false };
-    Failure::from(why).code == Some(410)
 }
 
 /// The page after one that was too large; `None` if that is not what failed, or it was one pod.

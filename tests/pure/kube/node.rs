@@ -60,6 +60,21 @@ fn kube_node_is_written_and_left_clean() {
     );
 }
 
+/// kube asks for ever for a watch from where the server has forgotten it.
+#[test]
+fn kube_node_is_listed_anew_where_its_watch_cannot_begin() {
+    let bed = Bed::new();
+    let cpus = || bed.api.allocatable().map(|all| all["cpu"].to_string());
+    eventually("the node is known", || cpus().is_some());
+    let gone = Effect::Status { code: 410, retry_after_seconds: None };
+    bed.stub.add_fault(Fault::new("watch", "/api/v1/nodes", gone));
+    bed.stub.cut_connections();
+    let mut node = bed.node();
+    node["status"]["allocatable"]["cpu"] = json!("3");
+    bed.stub.put(node).unwrap();
+    within(Duration::from_secs(40), "a new list has it", || cpus().as_deref() == Some("3"));
+}
+
 /// As on SIGHUP with another `conditions.prefix`.
 #[test]
 fn kube_node_taint_under_a_key_of_before_is_taken_back() {
