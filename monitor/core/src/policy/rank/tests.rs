@@ -1,3 +1,4 @@
+mod beside;
 mod cause;
 mod order;
 mod presets;
