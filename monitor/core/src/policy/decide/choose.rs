@@ -92,10 +92,12 @@ fn without_cause(
         };
         (explain::harm(&by, harm), Hold::HarmedByOther { by })
     } else {
+        let user = question.field.and_then(Field::largest_user);
         let taker = question.field.and_then(Field::largest_taker);
-        let taker = taker.map(Taker::full_name).unwrap_or_default();
+        let taker = taker.map(Taker::full_name).or_else(|| user.clone()).unwrap_or_default();
         let is_of_disk = matches!(first.threshold.resource(), Resource::Storage | Resource::Inodes);
         let most = match (taker.is_empty(), is_of_disk) {
+            (false, _) if user.is_some() => format!("{taker} has most of it"),
             (false, _) => format!("{taker} took most"),
             (true, false) => "a program outside pods took most".into(),
             (true, true) => {

@@ -202,6 +202,6 @@ pub(super) fn clean_up(question: &Question<'_>, first: &Met) -> Option<Nanos> {
     let is_nodefs = matches!(signal, Signal::NodefsAvailable | Signal::NodefsInodesFree);
     let layout = question.sample.node.filesystems.layout();
     let deletes = is_disk && (layout != DiskLayout::WithLayers || !is_nodefs);
-    let until = first.since.plus(PATIENCE);
+    let until = first.due_since().plus(PATIENCE);
     (deletes && question.sample.at.boot < until).then_some(until)
 }

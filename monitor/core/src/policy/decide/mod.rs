@@ -105,7 +105,7 @@ fn pending_event(question: &Question<'_>, standing: &ReliefStanding, pending: &P
 fn pending_progress(question: &Question<'_>, pending: &Pending) -> Event {
     let reason = &pending.action.reason;
     let is_due = question.met.iter().any(|met| met.threshold == reason.threshold && met.is_due);
-    let is_pressing = Kind::of(reason).is_pressing();
+    let is_pressing = Kind::takes_no_refusal(reason);
     match pending.progress(question) {
         Progress::Running => Event::Running,
         Progress::Stuck(_) if !question.is_measured(&reason.threshold.name()) => Event::Unmeasured,

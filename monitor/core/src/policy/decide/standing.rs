@@ -240,7 +240,7 @@ impl ReliefStanding {
     /// Whether a step is not to be tried on this one any more, or not yet again.
     pub(super) fn was_tried(&self, against: &Met, uid: &str, step: StepKind) -> bool {
         let entry = (against.threshold.name(), uid.to_owned(), step);
-        self.kept.shuts_out(&self.tried, &entry, Kind::of(against).is_pressing())
+        self.kept.shuts_out(&self.tried, &entry, Kind::takes_no_refusal(against))
     }
 
     /// Whether it was ordered a moment ago to mark this one, and nothing says that it failed.

@@ -66,6 +66,13 @@ impl Kind {
         matches!(self, Self::MemoryNow | Self::MemoryEmergency)
     }
 
+    /// The same of pids at a hard threshold: without them no program can be started, not even one that
+    /// asks for anything.
+    pub(super) fn takes_no_refusal(met: &Met) -> bool {
+        let Trigger::Eviction(on) = met.threshold else { return Self::of(met).is_pressing() };
+        Self::of(met).is_pressing() || on.signal == Signal::PidAvailable && on.is_hard()
+    }
+
     /// The ladder.
     ///
     /// Nothing is evicted for want of CPU: a weight gives it back at once and ends nothing.

@@ -9,6 +9,7 @@ pub mod harm;
 mod contender;
 mod group;
 mod merit;
+mod most;
 mod need;
 mod protected;
 mod purpose;
@@ -27,19 +28,17 @@ pub use stalls::Stalls;
 use std::collections::{BTreeMap, BTreeSet};
 
 use group::Group;
-use scale::{By, Scale};
+use scale::Scale;
 
 use crate::model::cgroup::CgroupId;
 use crate::model::condition::ScopeName;
-use crate::model::decision::{
-    Candidate, Loss, Order, Outsider, Ranking, Spared, SparedReason, Taker,
-};
+use crate::model::decision::{Candidate, Loss, Order, Outsider, Ranking, Spared, SparedReason};
 use crate::model::pod::Place;
 use crate::model::sample::Sample;
 use crate::model::settings::{self, Settings};
 use crate::model::snapshot::{Scope, Snapshot};
 use crate::model::threshold::Resource;
-use crate::model::units::{Bytes, Nanos};
+use crate::model::units::Bytes;
 use crate::policy::takers::{Counts, Lost, TakerStanding};
 use harm::{HarmByParty, HarmStanding};
 use protected::Protected;
@@ -272,11 +271,10 @@ impl<'a> Field<'a> {
     }
 
     /// Whether those alone may be chosen that are a cause, of a CPU, a disk or pids: it is known what
-    /// each party took, or how long others wait because of it.
+    /// each party took or has, or how long others wait because of it.
     #[must_use]
     pub fn is_of_causes(&self) -> bool {
-        self.scale.resource != Resource::Memory
-            && matches!(self.scale.cause, Some(By::Taken(_) | By::Holds(_) | By::Harm { .. }))
+        self.scale.resource != Resource::Memory && self.scale.cause.is_some()
     }
 
     /// In the order `cause`: parties have not been watched for long enough to tell who took it.
@@ -289,22 +287,6 @@ impl<'a> Field<'a> {
     #[must_use]
     pub fn is_use_unknown(&self) -> bool {
         self.scale.is_use_unknown()
-    }
-
-    /// The party that took most.
-    #[must_use]
-    pub fn largest_taker(&self) -> Option<&'a Taker> {
-        self.loss?.takers.first()
-    }
-
-    /// The contender that makes others wait most of those that may not be chosen, and for how long.
-    #[must_use]
-    pub fn most_harmful(&self) -> Option<(&'a Contender, Nanos)> {
-        let is_by_cause = self.is_of_causes();
-        let open = self.open.iter().filter(|one| is_by_cause && !self.scale.is_taker(one));
-        let all = open.chain(self.spared.iter().map(|(contender, _)| contender));
-        let harm = |one: &&'a Contender| Some((*one, one.harm?.others));
-        all.filter_map(harm).max_by_key(|(_, harm)| *harm)
     }
 
     /// Whether this contender requests so much of what it took that the rest is no cause.
@@ -328,17 +310,6 @@ impl<'a> Field<'a> {
     #[must_use]
     pub fn stalls(&self) -> Option<&'a Stalls> {
         self.stalls
-    }
-
-    /// Where harm makes a candidate a cause: whether a party that is none does more than any.
-    #[must_use]
-    pub fn is_harm_of_outsider(&self) -> Option<bool> {
-        let Some(By::Harm { .. }) = self.scale.cause else { return None };
-        let harm = |one: &Contender| Some(one.harm?.others);
-        let candidates = self.open.iter().copied().chain(self.groups.iter().map(|one| &one.sum));
-        let outside = self.outsiders.first().map(|outsider| outsider.harm);
-        let outside = self.spared.iter().filter_map(|(one, _)| harm(one)).max().max(outside);
-        Some(outside > candidates.filter_map(harm).max())
     }
 
     /// Whether candidates are compared by what they took of memory.

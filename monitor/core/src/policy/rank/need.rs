@@ -99,9 +99,11 @@ pub(super) fn causes(
         let lasting_outside = outside.lasting;
         Need { taker_from, promised, lasting_outside, ..Need::of_none(shortfall) }
     };
+    // How much a disk or pids lack tells nothing of what was taken in the last minute or two.
+    let least_taken = if resource == Resource::Memory { shortfall.real_part() } else { 0 };
     let from = |largest: Option<u64>| {
         let largest = largest.unwrap_or_default().max(outside.largest).max(outside.unattributed);
-        takers::taker_from(largest, resource).max(shortfall.real_part())
+        takers::taker_from(largest, resource).max(least_taken)
     };
     let part = |one: &Contender, taken: Option<u64>| match (one.lasting?, one.taken?) {
         // It stands still because it is squeezed.
@@ -134,12 +136,14 @@ pub(super) fn causes(
     let from_all = from(largest);
     // What a party took that is no candidate was promised to it by no request, either.
     let is_outside = outside.alike > 0 && outside.alike >= from_all;
+    // What belongs to no party is not known as well of memory.
+    let is_of_others = largest < Some(outside.unattributed);
+    let is_outside = is_outside || is_of_others && resource == Resource::Storage;
     if took(from_above).next().is_some() || is_outside {
         let own = contenders.into_iter().zip(above);
         let own = own.map(|(one, (taken, lasting))| Contender { taken, lasting, ..one });
         return (own.collect(), Need { named_from, ..need(from_above, None) });
     }
-    let is_of_others = largest < Some(outside.unattributed);
     let promised = promised(&contenders, from_all).filter(|_| !is_of_others);
     let promised = promised.and_then(|left| {
         let left = left.saturating_add(shortfall.missing);

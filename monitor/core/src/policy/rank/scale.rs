@@ -176,7 +176,7 @@ impl Scale {
     }
 
     /// Usage above the request, or all of it where the request is not known.
-    fn much(self, contender: &Contender) -> Option<Quantity> {
+    pub(super) fn much(self, contender: &Contender) -> Option<Quantity> {
         self.excess(contender).or(contender.usage)
     }
 

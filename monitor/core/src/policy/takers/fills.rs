@@ -111,7 +111,9 @@ impl Fills {
             }
         }
         let sum = taken.values().fold(0, |sum: u64, grown| sum.saturating_add(*grown));
-        let filled = then.left.saturating_sub(now.left);
+        // What pods gave back was taken by others, as far as it is not left.
+        let given = now.given_back_since(then);
+        let filled = then.left.saturating_add(given).saturating_sub(now.left);
         let least = if signal.resource() == Resource::Inodes { LEAST_INODES } else { LEAST_BYTES };
         let least = least.max(now.capacity / LEAST_PART);
         // What was not measured then was there, if pods grew by more than the disk lost.
@@ -166,6 +168,15 @@ impl Reading {
 }
 
 impl Disk {
+    /// How much less pods have than they had `then`: of those of which as much is measured.
+    fn given_back_since(&self, then: &Self) -> u64 {
+        let each = then.pods.iter().filter_map(|(uid, Has(then, n_then))| {
+            let Has(now, _) = self.pods.get(uid).filter(|Has(_, n)| n >= n_then && *n > 0)?;
+            Some(then.saturating_sub(*now))
+        });
+        each.fold(0, u64::saturating_add)
+    }
+
     /// How much more a pod has than it had `then`, and whether all of that was measured then: a volume
     /// that was not is assumed to have been empty. `None` if it is not known now.
     fn grown_since(&self, then: &Self, uid: &str) -> Option<(u64, bool)> {
@@ -224,7 +235,7 @@ mod tests {
         let parties: Parties<'_> = snapshot.scopes.iter().map(|(id, scope)| (*id, scope)).collect();
         type Row<'a> = &'a [(u64, u64, &'a [u64], DiskSource)];
         #[rustfmt::skip]
-        let table: [(Row<'_>, Option<(u64, u64)>); 15] = [
+        let table: [(Row<'_>, Option<(u64, u64)>); 17] = [
             // readings: second, MiB left, MiB of each volume, source; MiB taken by the pod, and by no pod
             (&[(0, 500, &[10], Kubelet)],                                                   None),
             (&[(0, 500, &[10], Kubelet), (10, 400, &[110], Kubelet)],                       Some((100, 0))),
@@ -243,6 +254,9 @@ mod tests {
             // Of a pod of which nothing is measured for a minute nothing will be.
             (&[(0, 500, &[], Kubelet), (10, 400, &[], Kubelet)],                            None),
             (&[(0, 500, &[], Kubelet), (60, 400, &[], Kubelet)],                            Some((0, 100))),
+            // What the pod gave back, and is not left, another party took.
+            (&[(0, 500, &[300], Kubelet), (60, 480, &[100], Kubelet)],                      Some((0, 220))),
+            (&[(0, 500, &[300], Kubelet), (60, 700, &[100], Kubelet)],                      Some((0, 0))),
             // A kubelet counts in another way than a walk.
             (&[(0, 500, &[10], Walk), (10, 400, &[110], Kubelet)],                          None),
             // The reading before the last one is too near.

@@ -42,6 +42,18 @@ fn decide_hears_of_a_budget_that_keeps_a_pod_between_restarts() {
     }
 }
 
+/// Until it is ended no program can be started.
+#[test]
+fn decide_stops_a_fork_bomb_that_a_disruption_budget_keeps() {
+    for (grace, want) in [(0, ("a", StopContainers)), (30, ("b", Evict))] {
+        let pids = [met(threshold(Signal::PidAvailable, seconds(grace)))];
+        let mut node = Node::new();
+        assert_eq!(short(&node.at(1, &pids)), Some(("a", Evict)));
+        node.hear(1, OutcomeResult::Refused);
+        assert_eq!(short(&node.at(2, &pids)), Some(want), "{grace}");
+    }
+}
+
 #[test]
 fn decide_asks_again_for_a_pod_that_a_disruption_budget_kept() {
     let soft = [met(threshold(Signal::PidAvailable, seconds(30)))];

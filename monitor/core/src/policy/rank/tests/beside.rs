@@ -53,3 +53,39 @@ fn takers_above_request_hold_more_than_they_request() {
         assert_eq!(field.takers_above_request(1, 0).len(), usize::from(want), "{holds:?}");
     }
 }
+
+/// How much a disk lacks, its minimum reclaim included, tells nothing of what was taken in a minute.
+#[test]
+fn cause_of_a_disk_or_pids_is_who_took_it_however_much_is_missing() {
+    for (signal, resource, want) in [
+        ("nodefs.available", Resource::Storage, true),
+        ("pid.available", Resource::Pids, true),
+        ("memory.available", Resource::Memory, false),
+    ] {
+        let one = of(200, 36_000, pod("one", QosClass::BestEffort, 0, "0", "36Gi"));
+        let shortfall = Shortfall { missing: 10 << 30, is_thrashing: false };
+        let lost = Lost::established(200 << 20);
+        let (pods, need) =
+            need::causes(vec![one], (shortfall, resource), &lost, &Snapshot::default());
+        let rules = settings::Ranking::default();
+        let field = Field::for_need(&pods, purpose(signal), Order::Cause, &rules, &need);
+        assert_eq!(field.takers(1).len(), usize::from(want), "{signal}");
+    }
+}
+
+/// Where too little was taken lately, who has most of a disk is named, and may be spared.
+#[test]
+fn largest_user_may_be_one_that_is_never_ended() {
+    let db = pod("db", QosClass::Burstable, 0, "0", "60Gi");
+    let db = Contender { spared: Some(SparedReason::Critical), ..db };
+    let web = pod("web", QosClass::BestEffort, 0, "0", "2Mi");
+    let pods = [db, web];
+    let rules = settings::Ranking::default();
+    let disk = purpose("nodefs.available");
+    let field = Field::for_need(&pods, disk, Order::Cause, &rules, &Need::default());
+    assert!(field.is_of_causes() && field.takers(1).is_empty());
+    assert_eq!(field.largest_user().as_deref(), Some("db"));
+    let memory = purpose("memory.available");
+    let field = Field::for_need(&pods, memory, Order::Cause, &rules, &Need::default());
+    assert_eq!(field.largest_user(), None);
+}
