@@ -17,7 +17,7 @@ fn pod(at: usize, request: Kib, held: Kib, growth: Growth) -> Party {
     Party { path, class: Some(class), request, growth, ..steady(held) }
 }
 
-/// Whom isobar ends.
+/// The uids of those that isobar ends.
 fn ended(node: Node, seconds: u64) -> Vec<String> {
     let mut ended = Vec::new();
     node.run_and_tell(Policy::Engine(Order::Cause), seconds, |action| {
