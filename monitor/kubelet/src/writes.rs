@@ -25,8 +25,7 @@ pub struct Ground {
     /// Controllers of the root cgroup: the kubelet looks no further.
     pub offered: BTreeSet<String>,
     pub topology: Topology,
-    /// Exclusive CPUs, from the CPU manager's state; `None` if it cannot be read, or the kubelet would
-    /// refuse it.
+    /// Exclusive CPUs, from the CPU manager's state; `None` if that cannot be read or is refused.
     pub exclusive: Option<CpuSet>,
 }
 

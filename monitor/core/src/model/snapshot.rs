@@ -127,8 +127,8 @@ pub struct Scope {
     /// `None` if not measured. Unless memory causes are covered it is a lower bound: stalls at
     /// the allocatable limit look like those at a pod's own limit, and are left out.
     pub shortage: Option<Union>,
-    /// Task time in IO wait; `None` without eBPF, before two samples, or if some found no room to be
-    /// counted.
+    /// Task time in IO wait; `None` without eBPF, before two samples, or if the table of sleepers had no
+    /// room for some.
     pub io_wait: Option<Waited>,
     /// Share of the time between two readings of the pressure file in which the disk stalled every task;
     /// `None` if it was not read twice, or not again in this tick.

@@ -36,8 +36,7 @@ impl Standing {
         !self.tried.as_ref().is_some_and(is_same)
     }
 
-    /// Whether the kubelet's fields are the kubelet's: where its newest answer was refused, it runs with
-    /// others.
+    /// Whether the kubelet runs with the fields that are in use: not where its newest answer was refused.
     pub(super) fn is_known(&self) -> bool {
         let is_read = matches!(self.from, KubeletSource::File | KubeletSource::Configz);
         is_read && (self.refused.is_none() || self.tried == self.used)

@@ -45,8 +45,8 @@ pub struct ReliefStanding {
     pub(super) kept: Kept,
     /// Since when a threshold has not been met, of those on which something was tried.
     calm: BTreeMap<String, Nanos>,
-    /// Squeezes and marks against exhaustion, by action: when each was ordered, and how fast memory was
-    /// lost then.
+    /// Squeezes and marks against exhaustion, by action: when each was ordered, and how many bytes of
+    /// memory were lost in a second then.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     slowed: BTreeMap<u64, (Nanos, Bytes)>,
     /// Marks that were ordered lately, by action.

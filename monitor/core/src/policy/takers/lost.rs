@@ -103,6 +103,12 @@ impl Lost {
         }
     }
 
+    /// The same, of which so much belongs to no party.
+    #[cfg(test)]
+    pub(crate) fn of_no_party(self, unattributed: u64) -> Self {
+        Self { unattributed, ..self }
+    }
+
     /// So much, which is enough to have a cause, and taken by no party that is known.
     #[cfg(test)]
     pub(crate) fn established(lost: u64) -> Self {

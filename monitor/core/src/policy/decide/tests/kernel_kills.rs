@@ -108,8 +108,7 @@ fn kernel_kills_in_a_row_prolong_nothing() {
     assert_eq!(first, Some(3));
 }
 
-/// The event of a kill may come a sample late or not know the limit, and without the kernel side there
-/// is none.
+/// The event of a kill may come a sample late or not know the limit. Without the kernel side there is none.
 #[test]
 fn kernel_kills_are_known_by_their_counter() {
     #[rustfmt::skip]

@@ -89,3 +89,19 @@ fn largest_user_may_be_one_that_is_never_ended() {
     let field = Field::for_need(&pods, memory, Order::Cause, &rules, &Need::default());
     assert_eq!(field.largest_user(), None);
 }
+
+/// What no pod took of a disk is no reason to evict one that grew within its request.
+#[test]
+fn cause_of_a_full_disk_is_no_growth_within_a_request_beside_what_no_pod_took() {
+    for (request, unattributed, want) in
+        [("10Gi", 4_000, false), ("10Gi", 100, true), ("1Gi", 4_000, true)]
+    {
+        let one = of(1_200, 5_000, pod("one", QosClass::Burstable, 0, request, "5Gi"));
+        let lost = Lost::established((1_200 + unattributed) << 20).of_no_party(unattributed << 20);
+        let shortfall = (Shortfall::default(), Resource::Storage);
+        let (pods, need) = need::causes(vec![one], shortfall, &lost, &Snapshot::default());
+        let (disk, rules) = (purpose("nodefs.available"), settings::Ranking::default());
+        let field = Field::for_need(&pods, disk, Order::Cause, &rules, &need);
+        assert_eq!(field.takers(1).len(), usize::from(want), "{request} {unattributed}");
+    }
+}
