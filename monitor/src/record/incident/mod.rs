@@ -355,7 +355,7 @@ impl Score {
 pub struct MoreKills {
     /// At a limit of the victim's own.
     pub own: u64,
-    /// For want of memory of the node or of all pods.
+    /// For want of memory of the node or of all pods, or at a limit that is not known.
     pub others: u64,
     /// Of the others, those that isobar had foreseen.
     pub foreseen: u64,

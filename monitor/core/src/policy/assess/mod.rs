@@ -13,9 +13,10 @@ mod others;
 pub mod pressure;
 pub mod signals;
 pub mod taint;
+mod telling;
 pub mod thresholds;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -25,14 +26,15 @@ use self::local_storage::OverrunStanding;
 pub(crate) use self::others::CALM;
 use self::others::{others, waits_for_memory};
 use self::pressure::{PressureStanding, is_emergency};
+use self::telling::relief_begins;
+pub(crate) use self::telling::relief_of;
 use self::thresholds::ThresholdStanding;
 use crate::model::decision::{Assessment, Event, Met, Order, Trigger, Unobserved};
-use crate::model::duration::GoDuration;
 use crate::model::sample::Sample;
 use crate::model::settings::Settings;
 use crate::model::snapshot::Snapshot;
 use crate::model::threshold::{PressureSignal, PressureThreshold, Resource, Signal};
-use crate::model::units::{Nanos, Percent};
+use crate::model::units::Nanos;
 use crate::model::unsampled::unsampled;
 use crate::policy::scope;
 use crate::policy::takers::Limited;
@@ -46,8 +48,8 @@ pub struct AssessStanding {
     pressure: PressureStanding,
     growth: GrowthStanding,
     overruns: OverrunStanding,
-    /// What was to be relieved at the last tick, by name.
-    relieving: Option<String>,
+    /// When each threshold was last what is to be relieved, by name; forgotten after ten seconds.
+    relieved: BTreeMap<String, Nanos>,
 }
 
 /// Judges one tick. Cannot fail. Also tells, in their order, the other thresholds that may be looked at
@@ -122,7 +124,7 @@ pub fn assess(
     let emergency = due().find(|met| is_emergency(&met.threshold, met.measured));
     let first = emergency.or(fresh).or(due().next()).copied();
     let others = first.map(|first| others(&first, due().filter(is_fresh)));
-    events.extend(relief_begins(first.as_ref(), &mut standing.relieving));
+    events.extend(relief_begins(first.as_ref(), now, &mut standing.relieved));
     let assessment = Assessment {
         conditions,
         taints,
@@ -143,52 +145,6 @@ pub fn assess(
 
 fn is_hard(met: &Met) -> bool {
     matches!(met.threshold, Trigger::Eviction(threshold) if threshold.is_hard())
-}
-
-/// The kubelet tells this in each of its passes, ten seconds apart. We judge every second, and tell
-/// it when it begins and when it turns to something else.
-fn relief_begins(first: Option<&Met>, relieving: &mut Option<String>) -> Option<Event> {
-    let name = first.map(|met| met.threshold.name());
-    let is_new = name.is_some() && name != *relieving;
-    *relieving = name;
-    first.filter(|_| is_new).map(relief_of)
-}
-
-/// That relief of this threshold is attempted.
-pub(crate) fn relief_of(met: &Met) -> Event {
-    let (reason, message) = match met.threshold {
-        Trigger::Eviction(threshold) => {
-            let resource = threshold.signal.resource();
-            ("EvictionThresholdMet", format!("Attempting to reclaim {resource}"))
-        }
-        Trigger::Pressure(threshold) => {
-            ("PressureThresholdMet", format!("Attempting to relieve {}", figure(threshold, met)))
-        }
-    };
-    Event { reason: reason.into(), message, is_warning: true }
-}
-
-/// What was measured, beside what it was measured against.
-fn figure(threshold: PressureThreshold, met: &Met) -> String {
-    let (name, grace) = (threshold.name(), GoDuration::from(threshold.grace));
-    let percent = |at: Percent| {
-        let measured = Percent(u16::try_from(met.measured).unwrap_or(u16::MAX));
-        format!("{measured} %, the threshold is {at} %")
-    };
-    let numbers = match threshold.on {
-        PressureSignal::Cpu(at) | PressureSignal::Memory(at) | PressureSignal::Disk(at) => {
-            percent(at)
-        }
-        PressureSignal::Exhaustion(within) => format!(
-            "{}, the threshold is {}",
-            GoDuration::from(Nanos(met.measured)),
-            GoDuration::from(within)
-        ),
-        PressureSignal::Refaults(at) => {
-            format!("{} pages a second, the threshold is {at}", met.measured)
-        }
-    };
-    format!("{name}: {numbers} for {grace}")
 }
 
 #[cfg(test)]

@@ -67,6 +67,7 @@ pub(super) fn choose(
     let n = head.len() + more.len();
     let text = match head.iter().chain(&more).all(frees_too_little) {
         true => format!("no candidate holds an eighth of what is missing; {name} stays"),
+        false if n == 1 => format!("no step is left for the only candidate; {name} stays"),
         false => format!("no step is left for the first {n} candidates; {name} stays"),
     };
     standing.hold_back(HeldBack::NothingHelps, Hold::NothingHelps, text, relief);

@@ -1,5 +1,6 @@
 //! Who fills the node's disks: what pods had on them a minute or two ago, and how much was left then.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -28,11 +29,22 @@ const LEAST_INODES: u64 = 1_000;
 /// Nor does less than this part of the disk.
 const LEAST_PART: u64 = 10_000;
 
+/// What was read of pods' disks. A walk and a kubelet count in other ways, so each is compared with
+/// itself alone: a kubelet that answers only now and then does not undo what the walks told.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Fills {
+    #[serde(skip_serializing_if = "Readings::is_empty")]
+    kubelet: Readings,
+    #[serde(skip_serializing_if = "Readings::is_empty")]
+    walk: Readings,
+}
+
 /// The last reading of what pods have on the disks, one of a minute or two ago, and the one that will
 /// take its place.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct Fills {
+struct Readings {
     #[serde(skip_serializing_if = "Option::is_none")]
     earlier: Option<Reading>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,7 +57,6 @@ pub(super) struct Fills {
 #[serde(default, rename_all = "camelCase")]
 struct Reading {
     at: Nanos,
-    source: DiskSource,
     disks: BTreeMap<Signal, Disk>,
 }
 
@@ -66,26 +77,42 @@ struct Has(u64, usize);
 
 impl Fills {
     pub(super) fn is_empty(&self) -> bool {
-        self.last.is_none()
+        self.kubelet.is_empty() && self.walk.is_empty()
     }
 
     /// Takes in what pods have on disk, if it was read anew.
     pub(super) fn update(&mut self, sample: &Sample, parties: &Parties<'_>) {
-        let last = self.last.as_ref();
-        let Some(disks) = &sample.pod_disks else {
-            if last.is_some_and(|last| sample.at.boot.since(last.at) > KEPT) {
-                *self = Self::default();
+        let disks = sample.pod_disks.as_ref();
+        let all = [(DiskSource::Kubelet, &mut self.kubelet), (DiskSource::Walk, &mut self.walk)];
+        for (source, readings) in all {
+            let last = readings.last.as_ref().map(|last| last.at);
+            match disks.filter(|disks| disks.source == source) {
+                Some(disks) if last == Some(disks.at) => {}
+                Some(disks) => readings.add(Reading::of(disks, sample, parties)),
+                None if last.is_some_and(|last| sample.at.boot.since(last) > KEPT) => {
+                    *readings = Readings::default();
+                }
+                None => {}
             }
-            return;
-        };
-        if last.is_some_and(|last| last.at == disks.at) {
-            return;
         }
-        // A walk and a kubelet count in other ways.
-        if last.is_some_and(|last| last.source != disks.source) {
-            *self = Self::default();
-        }
-        let Some(last) = self.last.replace(Reading::of(disks, sample, parties)) else { return };
+    }
+
+    /// What was lost for `signal`, and which pods took it; `None` if that is not known, or not yet.
+    /// The newest readings tell, or those of the other source where they cannot yet.
+    pub(super) fn lost(&self, signal: Signal, snapshot: &Snapshot) -> Option<Lost> {
+        let mut both = [&self.kubelet, &self.walk];
+        both.sort_by_key(|readings| Reverse(readings.last.as_ref().map(|last| last.at)));
+        both.into_iter().find_map(|readings| readings.lost(signal, snapshot))
+    }
+}
+
+impl Readings {
+    fn is_empty(&self) -> bool {
+        self.last.is_none()
+    }
+
+    fn add(&mut self, reading: Reading) {
+        let Some(last) = self.last.replace(reading) else { return };
         let is_far = |other: &Reading| last.at.since(other.at) >= WINDOW;
         match (&self.earlier, &self.next) {
             (None, _) => self.earlier = Some(last),
@@ -97,8 +124,7 @@ impl Fills {
         }
     }
 
-    /// What was lost for `signal`, and which pods took it; `None` if that is not known, or not yet.
-    pub(super) fn lost(&self, signal: Signal, snapshot: &Snapshot) -> Option<Lost> {
+    fn lost(&self, signal: Signal, snapshot: &Snapshot) -> Option<Lost> {
         let (earlier, last) = (self.earlier.as_ref()?, self.last.as_ref()?);
         let over = last.at.since(earlier.at);
         let (then, now) = (earlier.disks.get(&signal)?, last.disks.get(&signal)?);
@@ -135,7 +161,6 @@ impl Fills {
 
 impl Reading {
     fn of(disks: &DiskReading, sample: &Sample, parties: &Parties<'_>) -> Self {
-        let DiskReading { at, source, .. } = *disks;
         let told = sample.pods.as_ref().map(by_cgroup_uid).unwrap_or_default();
         let layout = sample.node.filesystems.layout();
         let uids = parties.values().filter_map(|scope| match &scope.place {
@@ -160,8 +185,7 @@ impl Reading {
         let is_disk =
             |signal: &Signal| matches!(signal.resource(), Resource::Storage | Resource::Inodes);
         Self {
-            at,
-            source,
+            at: disks.at,
             disks: Signal::ALL.into_iter().filter(is_disk).filter_map(disk).collect(),
         }
     }
@@ -235,7 +259,7 @@ mod tests {
         let parties: Parties<'_> = snapshot.scopes.iter().map(|(id, scope)| (*id, scope)).collect();
         type Row<'a> = &'a [(u64, u64, &'a [u64], DiskSource)];
         #[rustfmt::skip]
-        let table: [(Row<'_>, Option<(u64, u64)>); 17] = [
+        let table: [(Row<'_>, Option<(u64, u64)>); 20] = [
             // readings: second, MiB left, MiB of each volume, source; MiB taken by the pod, and by no pod
             (&[(0, 500, &[10], Kubelet)],                                                   None),
             (&[(0, 500, &[10], Kubelet), (10, 400, &[110], Kubelet)],                       Some((100, 0))),
@@ -259,6 +283,9 @@ mod tests {
             (&[(0, 500, &[300], Kubelet), (60, 700, &[100], Kubelet)],                      Some((0, 0))),
             // A kubelet counts in another way than a walk.
             (&[(0, 500, &[10], Walk), (10, 400, &[110], Kubelet)],                          None),
+            (&[(0, 500, &[10], Kubelet), (10, 490, &[90], Walk), (20, 400, &[110], Kubelet)], Some((100, 0))),
+            (&[(0, 500, &[10], Kubelet), (10, 400, &[110], Kubelet), (20, 300, &[290], Walk)], Some((100, 0))),
+            (&[(0, 500, &[10], Kubelet), (121, 490, &[90], Walk), (131, 400, &[110], Kubelet)], None),
             // The reading before the last one is too near.
             (&[(0, 500, &[10], Walk), (50, 480, &[30], Walk), (65, 475, &[35], Walk), (70, 474, &[36], Walk)], Some((26, 0))),
         ];
@@ -302,7 +329,9 @@ mod tests {
         let seconds = |one: &Option<Reading>| one.as_ref().map(|one| one.at.0 / Nanos::SECOND.0);
         for second in (0..=400).step_by(10) {
             fills.update(&sample(second, 500, &[10], DiskSource::Kubelet), &parties);
-            let over = seconds(&fills.last).zip(seconds(&fills.earlier)).map(|(a, b)| a - b);
+            let over = seconds(&fills.kubelet.last)
+                .zip(seconds(&fills.kubelet.earlier))
+                .map(|(a, b)| a - b);
             assert!(second < 60 || over.is_some_and(|over| (60..=130).contains(&over)), "{over:?}");
         }
         let text = serde_json::to_string(&fills).unwrap();
