@@ -35,6 +35,8 @@ struct Metadata {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Spec {
+    /// The label of a pod whose value is the job's name.
+    job_label: String,
     selector: Selector,
     pod_metrics_endpoints: Vec<Endpoint>,
 }
@@ -46,12 +48,13 @@ struct Selector {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Endpoint {
     /// The name of a container's port.
     port: String,
     path: String,
     interval: String,
+    honor_labels: bool,
     relabelings: Vec<Relabeling>,
 }
 
@@ -94,12 +97,15 @@ fn pod_monitor_finds_the_agents_pods() {
         assert_eq!(labels[key], **value, "{key}");
     }
     assert!(!monitor.spec.selector.match_labels.is_empty(), "it would select every pod");
+    // The rules and dashboards ask for `job="isobar"`.
+    assert_eq!(labels[&*monitor.spec.job_label], "isobar");
     let ports = set["spec"]["template"]["spec"]["containers"][0]["ports"].as_array().unwrap();
     let [endpoint] = &monitor.spec.pod_metrics_endpoints[..] else {
         panic!("the agent serves metrics at one place");
     };
     assert!(ports.iter().any(|port| port["name"] == *endpoint.port), "{}", endpoint.port);
     assert_eq!(endpoint.path, "/metrics");
+    assert!(endpoint.honor_labels, "the scraper's `pod` would take the place of isobar's");
     assert!(is_duration(&endpoint.interval), "{}", endpoint.interval);
     for Relabeling { source_labels, target_label } in &endpoint.relabelings {
         let mut names = source_labels.iter().chain([target_label]);

@@ -19,20 +19,14 @@ pub enum Mode {
     Configured,
     /// Nothing, whatever the configuration names.
     Observe,
-    /// What the configuration names, or every step if it names none.
-    Enforce,
 }
 
 impl Mode {
     fn apply(self, settings: &mut Settings) {
         let enforce = &mut settings.relief.enforce;
-        match self {
-            Self::Observe if !enforce.is_empty() => {
-                tracing::warn!("ignoring relief.enforce: --mode observe");
-                enforce.clear();
-            }
-            Self::Enforce if enforce.is_empty() => enforce.extend(StepKind::ALL),
-            Self::Configured | Self::Observe | Self::Enforce => {}
+        if self == Self::Observe && !enforce.is_empty() {
+            tracing::warn!("ignoring relief.enforce: --mode observe");
+            enforce.clear();
         }
     }
 }

@@ -118,6 +118,8 @@ where
         runtime::Builder::new_current_thread().enable_all().build().map_err(AgentError::Start)?;
     let result = runtime.block_on(async {
         let leave = Leave::catch().map_err(AgentError::Start)?;
+        // Before the eBPF programs are loaded, which may take long: without it the signal ends the process.
+        let hangup = signal(SignalKind::hangup()).map_err(AgentError::Start)?;
         let listener = listen(&options.listen)?;
         let mut authority = Authority::new(options.mode, &options.state_dir);
         authority.bind(&mut options.orders.plan.settings).map_err(AgentError::Lock)?;
@@ -128,7 +130,7 @@ where
         if let Some(survival) = &mut options.survival {
             survival.lock();
         }
-        live_on(source, (server, to), authority, options, leave).await.map_err(E::from)
+        live_on(source, (server, to), authority, options, (leave, hangup)).await.map_err(E::from)
     });
     runtime.shutdown_timeout(PATIENCE);
     result
@@ -139,10 +141,9 @@ async fn live_on<S: Source>(
     (mut server, to): (Server, Sender),
     authority: Authority,
     options: Options,
-    leave: Leave,
+    (leave, hangup): (Leave, Signal),
 ) -> Result<(), AgentError> {
     let Options { listen, duration, mut orders, cluster, survival, .. } = options;
-    let hangup = signal(SignalKind::hangup()).map_err(AgentError::Start)?;
     let pace = Pace::new(source.alarms()).map_err(AgentError::Start)?;
     let facts = source.facts();
     let publisher = Publisher::new(facts.clone(), clock::now(), to);

@@ -106,7 +106,10 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
             let known = signal_capacities(&capacity);
             document(&settings, capacity, &known)?
         }
-        None => this_machine(&args.machine, &settings)?,
+        None => {
+            config.tell_if_none();
+            this_machine(&args.machine, &settings)?
+        }
     };
     if let Some(file) = args.pods.as_ref().or(args.advise.file.as_ref()) {
         let (pods, passed_over) = read_pods(file)?;

@@ -19,6 +19,8 @@ use isobar_core::view::View;
 use serde_json::Value;
 
 use self::transport::get;
+#[cfg(feature = "kubernetes")]
+use self::transport::{OF_BODY, patience};
 use super::conflicts::{SAMPLING, is_typed};
 use super::exit::{InvalidAnswer, Misused, Refused};
 use super::plan::PlanArgs;
@@ -231,7 +233,9 @@ fn from_agent(place: &Place, path: &str) -> Result<Option<View>> {
             }
             Answer::NoSampleYet => {
                 if waited.is_zero() {
-                    eprintln!("the agent on {place} is starting; waiting for its first sample");
+                    say(format_args!(
+                        "the agent on {place} is starting, or reads its recording for others; waiting"
+                    ));
                 }
                 sleep(AGAIN);
                 waited += AGAIN;
@@ -279,7 +283,9 @@ pub(crate) enum Fetched {
 pub(crate) fn fetch_file(place: &Place, path: &str) -> Result<Fetched> {
     match place {
         #[cfg(feature = "kubernetes")]
-        Place::Node(proxy) => Ok(proxy.file(path)?.map_or(Fetched::NotYet, Fetched::Document)),
+        Place::Node(proxy) => {
+            Ok(proxy.file(path, OF_BODY)?.map_or(Fetched::NotYet, Fetched::Document))
+        }
         Place::Address(_) => fetch(place, path),
     }
 }
@@ -294,7 +300,7 @@ pub(crate) fn fetch(place: &Place, path: &str) -> Result<Fetched> {
         },
         #[cfg(feature = "kubernetes")]
         Place::Node(proxy) => {
-            let json = proxy.document(path)?.map(String::into_bytes);
+            let json = proxy.document(path, patience(path))?.map(String::into_bytes);
             Ok(json.map_or(Fetched::NotYet, Fetched::Document))
         }
     }

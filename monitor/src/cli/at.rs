@@ -209,11 +209,10 @@ pub(crate) fn is_old(asked: Nanos, found: Moment) -> bool {
 /// Says that the recording has nothing of that moment.
 pub(crate) fn warn_if_old(asked: Nanos, found: Moment) {
     if is_old(asked, found) {
-        eprintln!(
-            "nothing is recorded from {} until {}: this is the tick before",
-            clock_words(found.wall),
-            clock_words(asked)
-        );
+        let (found, asked) = (clock_words(found.wall), clock_words(asked));
+        say(format_args!(
+            "nothing is recorded from {found} until {asked}: this is the tick before"
+        ));
     }
 }
 

@@ -107,6 +107,9 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
         return Ok(code);
     }
     let settings = config.settings()?;
+    if args.is_live() {
+        config.tell_if_none();
+    }
     let topology = args.topology(&settings)?;
     let plan = Plan::of(&settings, &topology).map_err(Refused)?;
     let state = args.read_state(&settings)?;

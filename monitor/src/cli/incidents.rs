@@ -24,7 +24,7 @@ use super::at::IN_DIR;
 use super::exit::{Code, Refused, text_of};
 use super::input::{FileArg, is_recording};
 use super::new_file;
-use super::output::Format;
+use super::output::{Format, say};
 use super::terminal::width;
 use elsewhere::Elsewhere;
 
@@ -153,7 +153,7 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
         }
         Verb::Import { file } => {
             let kept = import(file.path(), &shelf, clock::now().wall)?;
-            println!("{}", kept.name);
+            writeln!(io::stdout(), "{}", kept.name)?;
         }
         Verb::Rm { names, .. } => {
             remove(&shelf, names)?;
@@ -191,7 +191,7 @@ fn remove(shelf: &Shelf, names: &[String]) -> Result<()> {
     };
     let mut failed: Vec<Error> = names.iter().filter_map(|name| one(name).err()).collect();
     let last = failed.pop();
-    failed.iter().for_each(|why| eprintln!("{}", text_of(why)));
+    failed.iter().for_each(|why| say(text_of(why)));
     last.map_or(Ok(()), Err)
 }
 
@@ -282,7 +282,7 @@ fn export_page(
         if is_redacted { "incident.html".into() } else { format!("{}.html", incident.name) };
     let to = output.map_or_else(|| PathBuf::from(usual), Path::to_owned);
     new_file::write(&to, |mut file| Ok(file.write_all(text.as_bytes())?))?;
-    eprintln!("{}", to.display());
+    say(to.display());
     Ok(())
 }
 
@@ -315,6 +315,6 @@ fn export(
         }
         Ok(())
     })?;
-    eprintln!("{}", to.display());
+    say(to.display());
     Ok(())
 }

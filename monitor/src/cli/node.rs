@@ -11,13 +11,15 @@ use isobar::source::{OpenError, Roots};
 use isobar_core::model::machine::Machine;
 use isobar_core::model::settings::Settings;
 
+use super::output::say;
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct ConfigArgs {
     /// MonitorConfiguration file; its key kubeletConfig may name the kubelet's file.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", env = "ISOBAR_CONFIG")]
     config: Option<PathBuf>,
-    /// The kubelet's configuration file, or an answer of its /configz.
-    #[arg(long, value_name = "FILE", conflicts_with = "config")]
+    /// The kubelet's configuration file, or an answer of its /configz, in place of --config.
+    #[arg(long, value_name = "FILE")]
     kubelet_config: Option<PathBuf>,
 }
 
@@ -25,10 +27,17 @@ impl ConfigArgs {
     /// The settings of these files; without any, the kubelet's defaults.
     pub(crate) fn settings(&self) -> Result<Settings> {
         Ok(match (&self.config, &self.kubelet_config) {
-            (Some(file), _) => config::load(file)?,
-            (None, Some(file)) => config::kubelet(file)?,
+            (_, Some(file)) => config::kubelet(file)?,
+            (Some(file), None) => config::load(file)?,
             (None, None) => config::defaults().settings,
         })
+    }
+
+    /// Of this machine the kubelet's defaults may not be true.
+    pub(crate) fn tell_if_none(&self) {
+        if !self.is_given() {
+            say("no --config or --kubelet-config: by the kubelet's defaults");
+        }
     }
 
     pub(crate) fn is_given(&self) -> bool {
@@ -37,8 +46,8 @@ impl ConfigArgs {
 
     /// The option by which a file was named, and the file.
     pub(crate) fn file(&self) -> Option<(&'static str, &Path)> {
-        let config = self.config.as_deref().map(|file| ("--config", file));
-        config.or(self.kubelet_config.as_deref().map(|file| ("--kubelet-config", file)))
+        let kubelets = self.kubelet_config.as_deref().map(|file| ("--kubelet-config", file));
+        kubelets.or(self.config.as_deref().map(|file| ("--config", file)))
     }
 }
 

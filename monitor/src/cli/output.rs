@@ -1,6 +1,7 @@
 //! `-o`: the output formats.
 
-use std::io::Write;
+use std::fmt::Display;
+use std::io::{self, Write};
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -24,6 +25,11 @@ pub(crate) enum Format {
     Yaml,
     /// JSON in one line.
     Ndjson,
+}
+
+/// Says something on stderr. Where that is closed no reader is left, and `eprintln!` would panic.
+pub(crate) fn say(text: impl Display) {
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 impl Format {

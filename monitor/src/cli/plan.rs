@@ -9,6 +9,7 @@ use isobar::agent::Plan;
 use isobar::config::pods::Manifest;
 use isobar::config::{self, Effective, KubeletSource};
 use isobar::source::pod_disks::Places;
+use isobar_core::model::decision::StepKind;
 use isobar_core::model::workload::Pod;
 
 use super::{input, static_pods};
@@ -28,6 +29,9 @@ pub(crate) struct PlanArgs {
     /// The kubelet may tell its configuration later.
     #[arg(skip)]
     awaits_kubelet: bool,
+    /// Every step is enforced where the configuration names none.
+    #[arg(skip)]
+    enforces: bool,
 }
 
 /// What a kubelet takes for the name of its node, unless it is told another.
@@ -46,13 +50,22 @@ impl PlanArgs {
         Self { awaits_kubelet: true, ..self }
     }
 
+    /// For an agent that enforces every step where the configuration does not have `relief.enforce`. An
+    /// empty list is none: it disarms the agent.
+    pub(crate) fn enforcing(self) -> Self {
+        Self { enforces: true, ..self }
+    }
+
     /// Reads the files. `configz` is what the kubelet answers, if it has.
     pub(crate) fn plan(&self, configz: Option<&[u8]>) -> Result<Plan> {
         let read = match self.awaits_kubelet {
             true => config::read_awaiting(self.config.as_deref(), configz)?,
             false => config::read(self.config.as_deref(), configz)?,
         };
-        let Effective { settings, publish, kubelet, .. } = read;
+        let Effective { mut settings, publish, kubelet, names_steps, .. } = read;
+        if self.enforces && !names_steps {
+            settings.relief.enforce.extend(StepKind::ALL);
+        }
         if kubelet == KubeletSource::Missing {
             tracing::warn!(
                 "the file that kubeletConfig names is not there; the defaults are used until the \

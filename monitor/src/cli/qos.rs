@@ -18,7 +18,7 @@ use isobar_kubelet::qos;
 use super::exit::{Code, Refused};
 use super::input;
 use super::node::ConfigArgs;
-use super::output::Format;
+use super::output::{Format, say};
 use super::terminal::harmless;
 
 #[derive(Debug, clap::Args)]
@@ -84,7 +84,7 @@ impl Args {
     fn read(&self, file: &Path) -> Result<Manifest> {
         let (name, mut found) = input::pods(file)?;
         for other in &found.others {
-            eprintln!("{}", harmless(&format!("{name}:{other}")));
+            say(harmless(&format!("{name}:{other}")));
         }
         for pod in &mut found.pods {
             let with_defaults = admitted(pod);
@@ -99,7 +99,7 @@ impl Args {
                      sets missing requests to the limits{hint}",
                     full_name(pod)
                 );
-                eprintln!("{}", harmless(&text));
+                say(harmless(&text));
             }
         }
         Ok(found)

@@ -159,7 +159,7 @@ pub(crate) struct SourceArgs {
 enum ModeArg {
     /// Observe only: decide and record, but change nothing on the node.
     Observe,
-    /// Take the steps in relief.enforce of the configuration, or all steps if it is empty.
+    /// Take the steps in relief.enforce of the configuration, or all steps if it does not have that key.
     Enforce,
 }
 
@@ -207,6 +207,10 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
         );
     }
     let reader = args.plan.clone().on_node(args.cluster.node_name.clone());
+    let reader = match args.mode {
+        Some(ModeArg::Enforce) => reader.enforcing(),
+        Some(ModeArg::Observe) | None => reader,
+    };
     let reader = match args.cluster.access("").and_then(|access| access.kubelet) {
         Some(_) => reader.awaiting_kubelet(),
         None => reader,
@@ -226,9 +230,8 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
         duration: args.duration,
         orders,
         mode: match args.mode {
-            None => Mode::Configured,
             Some(ModeArg::Observe) => Mode::Observe,
-            Some(ModeArg::Enforce) => Mode::Enforce,
+            Some(ModeArg::Enforce) | None => Mode::Configured,
         },
         cluster,
         state_dir: args.state_dir.clone(),

@@ -5,8 +5,9 @@ mod archive;
 mod parts;
 
 use std::fs::File;
-use std::io;
-use std::path::PathBuf;
+use std::io::{self, IsTerminal as _};
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, anyhow, bail};
 use isobar::agent::RECORDING_DIR;
@@ -19,16 +20,19 @@ use isobar_core::view::API_VERSION;
 use serde_json::{Value, json};
 
 use self::archive::Archive;
-use super::exit::{Code, Refused};
+use super::exit::{Code, Misused, Refused};
 use super::incidents::shelf_of;
+use super::output::say;
 use super::{ask, doctor, new_file, version};
 
+/// Standard output, as a name of a file.
+const OUT: &str = "-";
 /// Incidents that are taken along by default.
 const INCIDENTS: usize = 5;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The archive to make, such as node.tar.zst; it must not exist.
+    /// The archive to make, such as node.tar.zst, which must not exist; `-` is standard output.
     #[arg(value_name = "FILE")]
     archive: PathBuf,
     /// Keep names of nodes, pods, services and cgroups, and the kernel's whole command line.
@@ -49,8 +53,16 @@ pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
         let text = "a sysdump has files of this machine: run it on the node, without --node";
         bail!(Refused(text.into()));
     }
+    if args.archive == Path::new(OUT) {
+        let stdout = io::stdout();
+        if stdout.is_terminal() {
+            bail!(Misused("the archive is no text: `isobar sysdump - > node.tar.zst`".into()));
+        }
+        fill(stdout.as_fd().try_clone_to_owned()?.into(), args, sampling)?;
+        return Ok(Code::Ok);
+    }
     new_file::write(&args.archive, |file| fill(file.try_clone()?, args, sampling))?;
-    eprintln!("{}", args.archive.display());
+    say(args.archive.display());
     Ok(Code::Ok)
 }
 

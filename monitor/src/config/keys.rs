@@ -141,7 +141,7 @@ fn positive_quantity(text: &str) -> Result<(), String> {
     if quantity.is_negative() { Err(format!("{text} is negative")) } else { Ok(()) }
 }
 
-/// A [`Percent`] of more than 0 and at most 100 %.
+/// A [`Percent`] of at most 100 %.
 pub(super) struct Share(pub(super) Percent);
 
 impl FromStr for Share {
@@ -160,7 +160,6 @@ impl FromStr for Share {
             return Err("it has more than two decimals");
         }
         match format!("{whole}{fraction:0<2}").parse::<u16>() {
-            Ok(0) => Err("it must be more than 0 %"),
             Ok(hundredths) if hundredths <= Percent::FULL.0 => Ok(Self(Percent(hundredths))),
             _ => Err("it must be at most 100 %"),
         }
@@ -184,7 +183,7 @@ mod tests {
             ("100.00%", Ok(100_00)),
             ("100.01%", Err("it must be at most 100 %")),
             ("99999",   Err("it must be at most 100 %")),
-            ("0%",      Err("it must be more than 0 %")),
+            ("0%",      Ok(0)),
             ("1.234%",  Err("it has more than two decimals")),
             ("-1%",     Err("not a number")),
             ("1e1",     Err("not a number")),

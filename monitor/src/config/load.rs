@@ -26,6 +26,8 @@ pub struct Effective {
     pub settings: Settings,
     pub publish: Publish,
     pub kubelet: KubeletSource,
+    /// The file has `relief.enforce`, be it an empty list.
+    pub names_steps: bool,
     /// Every key with its effective value, as YAML that means the same.
     pub yaml: String,
 }
@@ -338,7 +340,8 @@ fn make(layers: &Layers<'_>, pods: Option<PathBuf>, kubelet: KubeletSource) -> E
         workloads: workload::rules(layers),
     };
     let yaml = print::effective(layers, &settings, kubelet);
-    Effective { settings, publish: kubernetes::publish(layers), kubelet, yaml }
+    let names_steps = layers.given("relief.enforce").is_some();
+    Effective { settings, publish: kubernetes::publish(layers), kubelet, names_steps, yaml }
 }
 
 fn ranking(layers: &Layers<'_>) -> Ranking {
@@ -363,20 +366,22 @@ fn relief(layers: &Layers<'_>) -> Relief {
             item.problem("this step is not in relief.steps, so it is never taken");
         }
     }
-    let deadline = |(name, step): (&str, StepKind)| {
-        let path = format!("relief.deadlines.{name}");
-        let time = layers.time(&path);
-        if let (0, Some(field)) = (time.0, layers.given(&path)) {
+    let positive = |path: &str| {
+        let time = layers.time(path);
+        if let (0, Some(field)) = (time.0, layers.given(path)) {
             field.problem("expected a length of time of more than 0s");
         }
-        (step, time)
+        time
     };
+    let deadline =
+        |(name, step): (&str, StepKind)| (step, positive(&format!("relief.deadlines.{name}")));
     Relief {
         enforce: enforce.into_iter().map(|(step, _)| step).collect(),
         steps: steps.into_keys().collect(),
         deadlines: steps_by_name.into_iter().map(deadline).collect(),
         budget: layers.number("relief.budget"),
-        budget_window: layers.time("relief.budgetWindow"),
+        // In a window of no length no victim would count.
+        budget_window: positive("relief.budgetWindow"),
         cool_down: layers.time("relief.coolDown"),
         harm_budget: layers.time("relief.harmBudget"),
         deletion: match layers.text("relief.deletePods") {

@@ -6,14 +6,25 @@ use isobar_core::model::settings::{ConditionRule, Conditions, TaintEffect};
 use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
 use isobar_core::model::units::{Nanos, Percent};
 
+use isobar_core::policy::assess::taint;
+
 use super::fields::Field;
 use super::keys::Share;
 use super::layers::{Item, Layers};
 
 pub(super) fn conditions(layers: &Layers<'_>) -> Conditions {
     let rules = ConditionName::ALL.into_iter();
+    let prefix = layers.text("conditions.prefix");
+    if let Some(field) = layers.given("conditions.prefix")
+        && let Some(key) = taint::keys(prefix).into_iter().find(|key| !is_qualified(key))
+    {
+        field.problem(format!(
+            "expected a prefix such as example.com/ or edge-: the API server takes no taint with the \
+             key {key}"
+        ));
+    }
     Conditions {
-        prefix: layers.text("conditions.prefix").into(),
+        prefix: prefix.into(),
         taint_effect: match layers.text("conditions.taintEffect") {
             "PreferNoSchedule" => TaintEffect::PreferNoSchedule,
             _ => TaintEffect::NoSchedule,
@@ -23,6 +34,25 @@ pub(super) fn conditions(layers: &Layers<'_>) -> Conditions {
         clear_after: layers.time("conditions.clearAfter"),
         stale_after: layers.time("conditions.staleAfter"),
     }
+}
+
+/// Whether the API server takes it for the key of a taint: `DOMAIN/NAME`, by `IsQualifiedName` of
+/// k8s.io/apimachinery/pkg/util/validation.
+fn is_qualified(key: &str) -> bool {
+    let is_word = |text: &str, most: usize, inner: &[u8]| {
+        let is_edge = |byte: &u8| byte.is_ascii_alphanumeric();
+        let bytes = text.as_bytes();
+        bytes.len() <= most
+            && bytes.first().is_some_and(is_edge)
+            && bytes.last().is_some_and(is_edge)
+            && bytes.iter().all(|byte| is_edge(byte) || inner.contains(byte))
+    };
+    let is_lower = |text: &str| !text.bytes().any(|byte| byte.is_ascii_uppercase());
+    key.split_once('/').is_some_and(|(domain, name)| {
+        let mut labels = domain.split('.');
+        let is_domain = labels.all(|label| is_lower(label) && is_word(label, 253, b"-"));
+        domain.len() <= 253 && is_domain && is_word(name, 63, b"-_.")
+    })
 }
 
 /// What one condition measures; `None` if it is disabled.
@@ -89,7 +119,13 @@ fn threshold(item: &Item<'_, '_>) -> Option<PressureThreshold> {
         _ => ScopeName::Kubepods,
     };
     let at = item.get("threshold")?;
-    let share = || Some(at.parse::<Share>("a percentage such as 60%")?.0);
+    let share = || {
+        let Share(share) = at.parse("a percentage such as 60%")?;
+        if share == Percent(0) {
+            at.problem("expected more than 0 %, which is always met");
+        }
+        Some(share)
+    };
     let on = match item.get("signal")?.scalar("a signal")? {
         "cpu" => PressureSignal::Cpu(share()?),
         "memory" => PressureSignal::Memory(share()?),

@@ -130,19 +130,20 @@ pub(super) fn own(mut config: Config) -> Config {
 pub(super) async fn answered<T>(
     request: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, Failure> {
-    answered_by(API_SERVER, request).await
+    answered_by(API_SERVER, PATIENCE, request).await
 }
 
-/// Waits for an answer of `server`, but not for ever.
+/// Waits for an answer of `server`, but no longer than `within`.
 pub(super) async fn answered_by<T>(
     server: &str,
+    within: Duration,
     request: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, Failure> {
-    match timeout(PATIENCE, request).await {
+    match timeout(within, request).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(why)) => Err(Failure::of(server, &why)),
         Err(_) => {
-            let words = format!("{server} has not answered within {} s", PATIENCE.as_secs());
+            let words = format!("{server} has not answered within {} s", within.as_secs());
             Err(Failure { words, ..Failure::default() })
         }
     }

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use self::summary::Summary;
 use super::board::{Board, Configz, Namer, Report};
-use super::client::{Failure, KUBELET, answered_by, connect_kubelet};
+use super::client::{Failure, KUBELET, PATIENCE, answered_by, connect_kubelet};
 use super::jitter::about;
 use super::pods::{Seen, Told};
 use crate::clock;
@@ -173,7 +173,7 @@ async fn configuration(client: &Client, board: &Board) -> bool {
 async fn get(client: &Client, path: &str) -> Result<String, Failure> {
     let request = Request::get(path).body(Vec::new());
     let request = request.map_err(Failure::of_answer)?;
-    answered_by(KUBELET, client.request_text(request)).await
+    answered_by(KUBELET, PATIENCE, client.request_text(request)).await
 }
 
 fn unreadable(path: &str, why: &serde_json::Error) -> Failure {

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode, header};
@@ -11,7 +12,7 @@ use kube::{Api, Client, Config, client};
 use tokio::runtime::{self, Runtime};
 
 use super::bound::Bound;
-use super::client::{Failure, Pods, answered, own};
+use super::client::{API_SERVER, Failure, Pods, answered, answered_by, own};
 
 /// Where the manifests put the agents, and how they mark them.
 const NAMESPACE: &str = "isobar-system";
@@ -80,17 +81,17 @@ impl Proxy {
     /// What the agent answers to a path of its API; `None` before its first sample.
     ///
     /// # Errors
-    /// If the API server or the agent does not answer.
-    pub fn document(&self, path: &str) -> Result<Option<String>, ProxyError> {
-        self.runtime.block_on(self.agent.document(path))
+    /// If the API server or the agent does not answer within this time.
+    pub fn document(&self, path: &str, within: Duration) -> Result<Option<String>, ProxyError> {
+        self.runtime.block_on(self.agent.document(path, within))
     }
 
     /// A file under a path of its API; `None` before its first sample.
     ///
     /// # Errors
     /// As of a document, or if the file is larger than 32 MiB.
-    pub fn file(&self, path: &str) -> Result<Option<Vec<u8>>, ProxyError> {
-        self.runtime.block_on(self.agent.file(path))
+    pub fn file(&self, path: &str, within: Duration) -> Result<Option<Vec<u8>>, ProxyError> {
+        self.runtime.block_on(self.agent.file(path, within))
     }
 }
 
@@ -115,7 +116,7 @@ impl Agent {
         request.map_err(|why| ProxyError::Refused(why.to_string()))
     }
 
-    async fn file(&self, path: &str) -> Result<Option<Vec<u8>>, ProxyError> {
+    async fn file(&self, path: &str, within: Duration) -> Result<Option<Vec<u8>>, ProxyError> {
         let request = self.request(path)?.map(client::Body::from);
         let asked = async {
             let (head, body) = self.client.0.send(request).await?.into_parts();
@@ -124,14 +125,14 @@ impl Agent {
             let body = body.map_err(|why| kube::Error::Service(why.into()))?;
             Ok((head.status, body))
         };
-        match answered(asked).await? {
+        match answered_by(API_SERVER, within, asked).await? {
             (StatusCode::OK, body) => Ok(Some(body.into())),
             (StatusCode::SERVICE_UNAVAILABLE, _) => Ok(None),
             (status, _) => Err(ProxyError::Refused(format!("the API server answered {status}"))),
         }
     }
 
-    async fn document(&self, path: &str) -> Result<Option<String>, ProxyError> {
+    async fn document(&self, path: &str, within: Duration) -> Result<Option<String>, ProxyError> {
         let request = self.request(path)?;
         let asked = async {
             match self.client.0.request_text(request).await {
@@ -140,6 +141,6 @@ impl Agent {
                 answer => answer.map(Some),
             }
         };
-        Ok(answered(asked).await?)
+        Ok(answered_by(API_SERVER, within, asked).await?)
     }
 }

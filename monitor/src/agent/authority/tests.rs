@@ -7,16 +7,13 @@ use StepKind::{Reclaim, Squeeze};
 
 #[test]
 fn mode_overrides_the_configuration() {
-    let all: &[StepKind] = &StepKind::ALL;
     #[rustfmt::skip]
-    let table: [(Mode, &[StepKind], &[StepKind]); 6] = [
+    let table: [(Mode, &[StepKind], &[StepKind]); 4] = [
         // mode, configured, enforced
         (Mode::Configured, &[],        &[]),
         (Mode::Configured, &[Squeeze], &[Squeeze]),
         (Mode::Observe,    &[],        &[]),
         (Mode::Observe,    &[Squeeze], &[]),
-        (Mode::Enforce,    &[],        all),
-        (Mode::Enforce,    &[Squeeze], &[Squeeze]),
     ];
     for (mode, configured, want) in table {
         let mut settings = Settings::default();
@@ -60,9 +57,9 @@ fn bind_decides_whether_limits_are_written() {
 #[test]
 fn bind_observes_where_no_step_can_be_taken() {
     let dir = tempfile::tempdir().unwrap();
-    let mut authority = Authority::new(Mode::Enforce, dir.path());
+    let mut authority = Authority::new(Mode::Configured, dir.path());
     authority.unable = Some("no".into());
-    let mut settings = Settings::default();
+    let mut settings = that_enforce();
     authority.bind(&mut settings).unwrap();
     assert_eq!(settings.relief.enforce, BTreeSet::new());
     let told = authority.capabilities(&settings);
@@ -71,9 +68,15 @@ fn bind_observes_where_no_step_can_be_taken() {
     assert!(!dir.path().join("lock").exists(), "nobody is kept from acting by who cannot");
 }
 
+fn that_enforce() -> Settings {
+    let mut settings = Settings::default();
+    settings.relief.enforce.insert(Reclaim);
+    settings
+}
+
 fn enforcing(dir: &Path) -> Result<Authority, LockError> {
-    let mut authority = Authority::new(Mode::Enforce, dir);
-    authority.bind(&mut Settings::default()).map(|()| authority)
+    let mut authority = Authority::new(Mode::Configured, dir);
+    authority.bind(&mut that_enforce()).map(|()| authority)
 }
 
 #[test]
@@ -101,9 +104,7 @@ fn bind_lets_one_agent_enforce_and_names_it_to_the_second() {
 fn release_if_observing_lets_another_agent_enforce() {
     let dir = tempfile::tempdir().unwrap();
     let mut authority = enforcing(dir.path()).unwrap();
-    let mut settings = Settings::default();
-    settings.relief.enforce.insert(Reclaim);
-    authority.release_if_observing(&settings);
+    authority.release_if_observing(&that_enforce());
     assert!(enforcing(dir.path()).is_err(), "it enforces");
     authority.release_if_observing(&Settings::default());
     assert!(enforcing(dir.path()).is_ok() && authority.ledger_dir().is_none());

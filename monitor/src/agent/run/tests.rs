@@ -148,7 +148,8 @@ fn run_takes_squeezes_back_without_its_tick() {
         (sampler.panics, sampler.cgroup_root) = (panics, Some(root));
         sampler.takes = if panics { Duration::ZERO } else { Duration::from_secs(30) };
         let options = options(any_port(), Some(Duration::from_millis(100)));
-        let options = Options { mode: Mode::Enforce, state_dir: state, ..options };
+        let mut options = Options { state_dir: state, ..options };
+        options.orders.plan.settings.relief.enforce.insert(StepKind::Squeeze);
         let ended = run(options, || Ok::<_, AgentError>(sampler));
         assert_eq!(ended.is_err(), panics);
         assert_eq!(fs::read_to_string(&weight).unwrap(), "100", "panics: {panics}");

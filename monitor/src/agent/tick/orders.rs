@@ -86,6 +86,11 @@ impl<S: Source> Tick<S> {
                 tracing::info!(%before, %after, "by the kubelet's /configz: {keys}");
             }
         }
+        let root = &before.node.kubelet_root;
+        if settings.node.kubelet_root != *root {
+            tracing::warn!("kubeletRoot stays {root} until the next start");
+            settings.node.kubelet_root.clone_from(root);
+        }
         settings.generation = before.generation + 1;
         let (ledger_before, never) =
             (self.authority.ledger_dir().is_some(), before.relief.never_touch.clone());

@@ -105,8 +105,8 @@ fn reload_hands_the_lock_over_once_nothing_is_enforced() {
     let mut first = orders(&[StepKind::Reclaim], &[]);
     let mut tick = tick(dir.path(), &mut first);
     let is_taken = || {
-        let mut other = Authority::new(Mode::Enforce, dir.path());
-        other.bind(&mut Settings::default()).is_err()
+        let mut other = Authority::new(Mode::Configured, dir.path());
+        other.bind(&mut orders(&[StepKind::Reclaim], &[]).plan.settings).is_err()
     };
     tick.run(Cause::Timer);
     assert!(is_taken(), "it enforces");
@@ -169,6 +169,9 @@ fn reload_does_not_enforce_with_a_ledger_that_cannot_be_read() {
     tick.reload(&mut orders);
     assert_eq!(tick.words(), "observing");
     assert!(tick.engine.settings().relief.enforce.is_empty());
-    let mut other = Authority::new(Mode::Enforce, dir.path());
-    assert!(other.bind(&mut Settings::default()).is_ok(), "it holds no lock");
+    let mut other = Authority::new(Mode::Configured, dir.path());
+    assert!(
+        other.bind(&mut self::orders(&[StepKind::Reclaim], &[]).plan.settings).is_ok(),
+        "it holds no lock"
+    );
 }

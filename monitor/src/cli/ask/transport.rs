@@ -11,19 +11,31 @@ use isobar::serve::address::Address;
 
 /// An answer over loopback takes milliseconds; an agent that needs longer is overloaded.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// For a moment of the past an agent replays its recording, or has refused after 30 s of waiting for others
+/// (docs/api.md).
+const OF_THE_PAST: Duration = Duration::from_secs(60);
 /// The file of an incident may come through a tunnel.
-const OF_BODY: Duration = Duration::from_secs(60);
+pub(super) const OF_BODY: Duration = Duration::from_secs(60);
 /// A node of 10,000 cgroups makes some 20 MB; more than this is not an answer of an agent.
 const LARGEST: u64 = 256 << 20;
 
 /// The status of an answer, and its body.
 type Reply = (u16, Vec<u8>);
 
+/// How long an answer to this path is waited for.
+pub(super) fn patience(path: &str) -> Duration {
+    let query = path.split_once('?').map_or("", |(_, query)| query);
+    let is_of_past =
+        |parameter: &str| ["at=", "begin="].iter().any(|name| parameter.starts_with(name));
+    if query.split('&').any(is_of_past) { OF_THE_PAST } else { PATIENCE }
+}
+
 /// What the agent answers; `None` if none listens there.
 pub(super) fn get(address: &Address, path: &str) -> Result<Option<Reply>> {
+    let within = patience(path);
     let reply = match address {
-        Address::Tcp(at) => over_tcp(*at, path),
-        Address::Unix(file) => over_unix(file, path),
+        Address::Tcp(at) => over_tcp(*at, path, within),
+        Address::Unix(file) => over_unix(file, path, within),
     };
     match reply {
         Ok(reply) => Ok(Some(reply)),
@@ -32,16 +44,16 @@ pub(super) fn get(address: &Address, path: &str) -> Result<Option<Reply>> {
             ErrorKind::NotFound if !matches!(address, Address::Tcp(_)) => Ok(None),
             ErrorKind::TimedOut | ErrorKind::WouldBlock => bail!(
                 "the agent on {address} did not answer within {} s; it may still be starting",
-                PATIENCE.as_secs()
+                within.as_secs()
             ),
             _ => Err(why).with_context(|| format!("cannot ask the agent on {address}")),
         },
     }
 }
 
-fn over_tcp(at: SocketAddr, path: &str) -> io::Result<Reply> {
+fn over_tcp(at: SocketAddr, path: &str, within: Duration) -> io::Result<Reply> {
     let config = ureq::Agent::config_builder().proxy(None);
-    let config = config.timeout_connect(Some(PATIENCE)).timeout_recv_response(Some(PATIENCE));
+    let config = config.timeout_connect(Some(PATIENCE)).timeout_recv_response(Some(within));
     let config = config.timeout_recv_body(Some(OF_BODY));
     let client: ureq::Agent = config.http_status_as_error(false).build().into();
     let answer = client.get(format!("http://{at}{path}")).call();
@@ -56,9 +68,9 @@ fn over_tcp(at: SocketAddr, path: &str) -> io::Result<Reply> {
 }
 
 /// By HTTP/1.0, in which an answer ends with the connection: no length and no chunks to read.
-fn over_unix(file: &Path, path: &str) -> io::Result<Reply> {
+fn over_unix(file: &Path, path: &str, within: Duration) -> io::Result<Reply> {
     let mut socket = UnixStream::connect(file)?;
-    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(within))?;
     socket.set_write_timeout(Some(PATIENCE))?;
     write!(socket, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
     let mut answer = Vec::new();
@@ -77,6 +89,21 @@ fn parsed(answer: &[u8]) -> Option<Reply> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn patience_is_longer_for_the_past() {
+        #[rustfmt::skip]
+        let table = [
+            ("/api/v1/snapshot",                      PATIENCE),
+            ("/api/v1/snapshot?at=now&then=next",     OF_THE_PAST),
+            ("/api/v1/rank?resource=memory&at=-10m",  OF_THE_PAST),
+            ("/api/v1/what-if?begin=-10m",            OF_THE_PAST),
+            ("/api/v1/history?format=json",           PATIENCE),
+        ];
+        for (path, want) in table {
+            assert_eq!(patience(path), want, "{path}");
+        }
+    }
 
     #[test]
     fn parsed_answers() {

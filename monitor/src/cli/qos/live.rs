@@ -26,7 +26,7 @@ use isobar_kubelet::qos;
 use serde::Serialize;
 
 use super::{Args, full_name};
-use crate::cli::output::{Format, gap_text};
+use crate::cli::output::{Format, gap_text, say};
 use crate::cli::table::Table;
 use crate::cli::terminal::harmless;
 
@@ -191,7 +191,7 @@ impl<'a> Node<'a> {
         if let Some(pod) = pod.filter(|pod| qos::class(pod) != class) {
             let (name, says) = (full_name(pod), qos::class(pod));
             let text = format!("{name} runs as {class:?}, but is {says:?} by the file");
-            eprintln!("{}", harmless(&text));
+            say(harmless(&text));
         }
         let expected = match pod.zip(self.capacity) {
             Some((pod, capacity)) => expected::of_container(pod, &id, capacity),
@@ -302,10 +302,10 @@ fn table(out: &mut dyn Write, report: &Report<'_>, output: Format) -> Result<()>
     }
     table.write(out, output.width())?;
     if report.containers.is_empty() {
-        eprintln!("no containers found: no cgroup below kubepods has a process");
+        say("no containers found: no cgroup below kubepods has a process");
     }
     for gap in &report.gaps {
-        eprintln!("{}", harmless(&format!("cannot read {}", gap_text(gap))));
+        say(harmless(&format!("cannot read {}", gap_text(gap))));
     }
     Ok(())
 }

@@ -9,8 +9,9 @@ use super::{Entry, Node, Place, Problem, Scalar, Value};
 /// Deeper trees are refused: their readers recurse.
 const DEEPEST: usize = 100;
 
-/// How many nodes and bytes of text all aliases together may add. Without a limit, a file of a few
-/// lines (nine aliases of nine aliases of nine aliases..) would fill any memory.
+/// How many nodes and bytes of text all anchors, of which copies are kept, and aliases may add together.
+/// Without a limit, a file of a few lines (nine aliases of nine aliases of nine aliases..) would fill any
+/// memory.
 const ALIAS_BUDGET: usize = 1 << 20;
 
 pub(super) fn documents(text: &str) -> Result<Vec<Node>, Problem> {
@@ -22,7 +23,7 @@ pub(super) fn documents(text: &str) -> Result<Vec<Node>, Problem> {
         return Err(Problem::at(Place::of(text, offset), message));
     }
     let parser = Parser::new_from_str(text);
-    let mut builder = Builder { text, parser, anchors: BTreeMap::new(), aliased: 0 };
+    let mut builder = Builder { text, parser, anchors: BTreeMap::new(), copied: 0 };
     let mut documents = Vec::new();
     loop {
         match builder.next()? {
@@ -62,7 +63,7 @@ struct Builder<'t> {
     text: &'t str,
     parser: Parser<'t, StrInput<'t>>,
     anchors: BTreeMap<usize, Node>,
-    aliased: usize,
+    copied: usize,
 }
 
 impl<'t> Builder<'t> {
@@ -97,6 +98,7 @@ impl<'t> Builder<'t> {
         };
         let node = Node { at, value };
         if anchor > 0 {
+            self.add(size(&node).0, at)?;
             self.anchors.insert(anchor, node.clone());
         }
         Ok(node)
@@ -126,15 +128,21 @@ impl<'t> Builder<'t> {
         }
     }
 
+    /// Counts a copy.
+    fn add(&mut self, weight: usize, at: Place) -> Result<(), Problem> {
+        self.copied += weight;
+        if self.copied > ALIAS_BUDGET {
+            return Err(Problem::at(at, "the anchors and aliases of this file expand to too much"));
+        }
+        Ok(())
+    }
+
     fn alias(&mut self, anchor: usize, at: Place, depth: usize) -> Result<Node, Problem> {
         let Some(node) = self.anchors.get(&anchor) else {
             return Err(Problem::at(at, "the alias is inside the node that it names"));
         };
         let (weight, height) = size(node);
-        self.aliased += weight;
-        if self.aliased > ALIAS_BUDGET {
-            return Err(Problem::at(at, "the aliases of this file expand to too much"));
-        }
+        self.add(weight, at)?;
         if depth + height > DEEPEST {
             return Err(too_deep(at));
         }

@@ -83,6 +83,18 @@ fn parse_refuses_invalid_yaml_at_its_place() {
 }
 
 #[test]
+fn documents_counts_copies_of_anchors() {
+    let nested = |n: usize, text: &str| {
+        let open: String = (0..n).map(|i| format!("&a{i} [")).collect();
+        format!("{open}{text}{}", "]".repeat(n))
+    };
+    let text = "x".repeat(20_000);
+    assert!(parse(&nested(20, &text)).is_ok());
+    let problem = parse(&nested(90, &text)).unwrap_err();
+    assert!(problem.message.contains("expand to too much"), "{problem}");
+}
+
+#[test]
 fn documents_refuses_bytes_that_are_not_utf8() {
     assert_eq!(documents("f", b"a: b").unwrap().len(), 1);
     let invalid = documents("f", b"a: 1\nb: \xff\xfe").unwrap_err();
