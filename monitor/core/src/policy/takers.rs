@@ -90,6 +90,17 @@ struct Slot {
     /// What parties held then, and gave back when they ended since.
     #[serde(default)]
     ended: Bytes,
+    /// The most that all parties held together since the slot before, and all pods.
+    #[serde(default)]
+    most: [u64; 2],
+}
+
+impl Slot {
+    /// In place of one that is not kept.
+    fn after(&mut self, dropped: Self) {
+        let [all, pods] = dropped.most;
+        self.most = [self.most[0].max(all), self.most[1].max(pods)];
+    }
 }
 
 impl TakerStanding {
@@ -112,11 +123,11 @@ impl TakerStanding {
         self.forget_ended(before, sample, parties);
         let n = self.slots.len();
         let is_dense = n >= 2 && now.since(self.slots[n - 2].at) < SPACING[0].1;
-        if is_dense {
-            self.slots.pop_back();
-        }
+        let dropped = if is_dense { self.slots.pop_back() } else { None };
         let node = sample.node.memory.map(Meminfo::in_use);
-        self.slots.push_back(Slot { at: now, node, ..Slot::default() });
+        let mut slot = Slot { at: now, node, most: together(parties), ..Slot::default() };
+        dropped.into_iter().for_each(|dropped| slot.after(dropped));
+        self.slots.push_back(slot);
         let mut known = before.map(|before| Along::of(&before.cgroups));
         let is_new = |id: &&CgroupId| known.as_mut().is_some_and(|known| known.get(id).is_none());
         let new: Vec<CgroupId> = parties.keys().filter(is_new).copied().collect();
@@ -136,12 +147,13 @@ impl TakerStanding {
         for (id, readings) in &mut self.parties {
             let files = there.get(id).and_then(|scope| scope.files.as_deref());
             let last = readings.back().copied();
-            if is_dense {
-                readings.pop_back();
-            }
+            let dropped = if is_dense { readings.pop_back() } else { None };
             // One that cannot be read just now has neither grown nor shrunk.
             match files.and_then(|files| Holding::of(files, last)).or(last) {
-                Some(reading) => readings.push_back(reading),
+                Some(mut reading) => {
+                    dropped.into_iter().for_each(|dropped| reading.after(dropped));
+                    readings.push_back(reading);
+                }
                 None => readings.clear(),
             }
         }
@@ -197,7 +209,7 @@ impl TakerStanding {
             if place == Place::Other && held < LEAST_OF_SERVICE {
                 continue;
             }
-            let held = Holding(held, 0, kept(Counts::Threads));
+            let held = Holding(held, 0, kept(Counts::Threads), 0);
             self.heirs.leave(id, named, Left { at: now, held }, is_victim);
         }
     }
@@ -219,13 +231,16 @@ impl TakerStanding {
             surplus.insert(0, 0);
         }
         for i in surplus.into_iter().rev() {
-            self.slots.remove(i);
+            let dropped = self.slots.remove(i).filter(|_| i > 0);
+            let next = self.slots.get_mut(i);
+            next.into_iter().zip(dropped).for_each(|(next, dropped)| next.after(dropped));
             for readings in self.parties.values_mut() {
                 // Readings are aligned at their end.
                 let missing = (self.slots.len() + 1).saturating_sub(readings.len());
-                if let Some(own) = i.checked_sub(missing) {
-                    readings.remove(own);
-                }
+                let Some(own) = i.checked_sub(missing) else { continue };
+                let dropped = readings.remove(own).filter(|_| i > 0);
+                let next = readings.get_mut(own);
+                next.into_iter().zip(dropped).for_each(|(next, dropped)| next.after(dropped));
             }
         }
     }
@@ -262,6 +277,19 @@ impl TakerStanding {
         }
         limited
     }
+}
+
+/// What all parties hold, and all pods.
+fn together(parties: &Parties<'_>) -> [u64; 2] {
+    let mut sums = [0u64; 2];
+    for scope in parties.values() {
+        let held = scope.files.as_deref().and_then(held).unwrap_or_default();
+        sums[0] = sums[0].saturating_add(held.0);
+        if scope.place != Place::Other {
+            sums[1] = sums[1].saturating_add(held.0);
+        }
+    }
+    sums
 }
 
 /// Whether the kernel's OOM killer has ended processes of a cgroup that is gone now.

@@ -29,7 +29,7 @@ use self::pressure::{PressureStanding, is_emergency};
 use self::telling::relief_begins;
 pub(crate) use self::telling::relief_of;
 use self::thresholds::ThresholdStanding;
-use crate::model::decision::{Assessment, Event, Met, Order, Trigger, Unobserved};
+use crate::model::decision::{Assessment, Met, Order, Trigger, Unobserved};
 use crate::model::sample::Sample;
 use crate::model::settings::Settings;
 use crate::model::snapshot::Snapshot;

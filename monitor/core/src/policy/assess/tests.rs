@@ -223,7 +223,7 @@ fn due_average_that_only_remembers() {
 #[test]
 fn due_refaults_that_have_ended() {
     let on = PressureSignal::Refaults(1_000);
-    let forecast = PressureThreshold { scope: ScopeName::System, on, grace: Nanos(0) };
+    let threshold = PressureThreshold { scope: ScopeName::System, on, grace: Nanos(0) };
     let mut bench = Bench::new(settings(Vec::new(), vec![threshold]));
     let stale = (0..=10).map(|second| {
         let got = bench.tick(second, Course { refaults: 4_000 * second.min(8), ..thrash(second) });

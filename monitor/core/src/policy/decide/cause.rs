@@ -3,7 +3,7 @@
 //! Rules: docs/policy.md, "Who pays for memory".
 
 use super::choose::{EXAMINED, harm_floor, worth_it};
-use super::oom::kernel_takes;
+use super::oom::{is_marked, kernel_takes};
 use super::pending::sum;
 use super::reclaim::reclaim_first;
 use super::standing::{HeldBack, ReliefStanding};
@@ -81,7 +81,9 @@ impl Shortage<'_> {
             return Ok(mark);
         }
         let is_slowed = || self.largest().is_some_and(|taker| is_slowed(question, taker, first));
-        if self.is_covered(standing) || is_slowed() {
+        let is_marked = |taker: &Taker| is_marked(question, standing, &taker.uid);
+        let is_covered = || self.largest().is_some_and(is_marked) && self.is_covered(standing);
+        if is_covered() || is_slowed() {
             return Err(Hold::Marked);
         }
         match self.largest() {

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::Question;
+use super::choose::EXAMINED;
 use super::standing::ReliefStanding;
 use crate::model::cgroup::{Cgroup, MemoryStat};
 use crate::model::condition::ScopeName;
@@ -17,9 +18,12 @@ use crate::policy::assess::critical::is_node_critical;
 use crate::policy::scope;
 use crate::policy::takers::{capacity, held, locked, swapped};
 
+/// A mark's score, of the whole scope.
+const HIGHEST: u64 = 1_000;
+
 /// Whether the kernel's OOM killer would take this one first where the scope has no memory left, and its
-/// end would help: it is marked, its badness is above that of all others in the scope that are not, and
-/// it is not in shared memory.
+/// end would help: its badness, by its mark or of itself, is above that of all others in the scope, but for
+/// marked ones that took of the same memory; and it is not in shared memory.
 pub(super) fn kernel_takes(
     question: &Question<'_>,
     standing: &ReliefStanding,
@@ -27,16 +31,11 @@ pub(super) fn kernel_takes(
     scope: ScopeName,
 ) -> bool {
     let sample = question.sample;
-    let is_marked = |uid: &str| {
-        let mut marks = sample.marks().map(|entry| &entry.action);
-        marks.any(|mark| mark.target.uid == uid && is_real(question, mark))
-            || standing.is_mark_ordered(uid, sample.at.boot)
-    };
     let Some(own) = sample.cgroups.values().find(|group| group.path == taker.path) else {
         return false;
     };
     let is_in_memory = held(own).is_some_and(|held| oom_size(own) >= held.0 / 2);
-    if !is_in_memory || !is_marked(&taker.uid) {
+    if !is_in_memory {
         return false;
     }
     let places = sample.places();
@@ -47,6 +46,21 @@ pub(super) fn kernel_takes(
         ScopeName::System => total,
         ScopeName::Kubepods => capacity(scope, sample, pods).map_or(total, |all| all.min(total)),
     };
+    // Its uid, and what it has of 1000 by its mark or its class.
+    let scored = |group: &Cgroup| {
+        let (uid, score) = match places.place(&group.path) {
+            Place::Pod { uid, class } => {
+                let score = oom_score(class, sample.pod(&uid), total);
+                (uid.to_string(), score)
+            }
+            Place::Other => (group.path.0.to_string(), 0),
+            _ => return None,
+        };
+        let score = if is_marked(question, standing, &uid) { HIGHEST } else { score };
+        Some((uid, score))
+    };
+    // Below 0 it may be anything.
+    let Some((_, own_score @ 1..)) = scored(own) else { return false };
     let is_pod = matches!(places.place(&own.path), Place::Pod { .. });
     // The kernel compares processes, and kills the rest of the cgroup with the one it takes. Until the
     // largest is known it counts as one of many alike. A pod's sandbox is one of them.
@@ -58,18 +72,38 @@ pub(super) fn kernel_takes(
         },
         |share| scale(oom_size(own), share.0.into(), Percent::FULL.0.into()),
     );
-    let badness = largest + all;
-    let other = |group: &Arc<Cgroup>| match places.place(&group.path) {
-        _ if group.path == own.path => None,
-        Place::Pod { uid, .. } if is_marked(&uid) => None,
-        Place::Pod { uid, class } => {
-            let pod = sample.pod(&uid);
-            Some(oom_size(group) + scale(all, oom_score(class, pod, total), 1_000))
+    let badness = |size: u64, score| size.saturating_add(scale(all, score, HIGHEST));
+    let took = took(question);
+    let other = |group: &Arc<Cgroup>| {
+        let is_outside = !matches!(places.place(&group.path), Place::Pod { .. });
+        if group.path == own.path || (is_outside && scope != ScopeName::System) {
+            return None;
         }
-        Place::Other if scope == ScopeName::System => Some(oom_size(group)),
-        _ => None,
+        let (uid, score) = scored(group)?;
+        // A mark that is left of another shortage has the kernel take who took nothing of this one.
+        (score < HIGHEST || !is_marked(question, standing, &uid) || !took(&uid))
+            .then(|| badness(oom_size(group), score))
     };
-    sample.cgroups.values().filter_map(other).all(|other| other < badness)
+    let own = badness(largest, own_score);
+    sample.cgroups.values().filter_map(other).all(|other| other < own)
+}
+
+/// Whether a party is one of those that took what is lost now.
+pub(super) fn took<'a>(question: &Question<'a>) -> impl Fn(&str) -> bool + use<'a> {
+    let takers = question.field.map(|field| field.takers(EXAMINED)).unwrap_or_default();
+    let named = question.ranking.and_then(|ranking| ranking.loss.as_ref());
+    move |uid: &str| {
+        takers.iter().any(|one| one.uids().any(|own| own == uid))
+            || named.is_some_and(|loss| loss.takers.iter().any(|one| one.uid == uid))
+    }
+}
+
+/// Whether this one is marked, or will be.
+pub(super) fn is_marked(question: &Question<'_>, standing: &ReliefStanding, uid: &str) -> bool {
+    let sample = question.sample;
+    let mut marks = sample.marks().map(|entry| &entry.action);
+    marks.any(|mark| mark.target.uid == uid && is_real(question, mark))
+        || standing.is_mark_ordered(uid, sample.at.boot)
 }
 
 /// Processes in the cgroup and below it, as counted up to ten ticks ago; its threads where one of these

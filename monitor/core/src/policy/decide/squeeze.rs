@@ -2,6 +2,7 @@
 //! Which are in force stands in the sample, as the actuator's ledger has it.
 
 use super::Question;
+use super::oom::took;
 use super::pending::is_gone;
 use super::standing::ReliefStanding;
 use crate::model::decision::{Action, InForce, Phase, Release, ReleaseReason, StepKind, Trigger};
@@ -14,6 +15,9 @@ use crate::policy::scope;
 /// a pod that is slowed for ever is as good as ended without anybody being told: its controller
 /// starts no other one.
 const LONGEST: Nanos = Nanos(600 * Nanos::SECOND.0);
+
+/// An older mark may be of another shortage.
+const OF_BEFORE: Nanos = Nanos(60 * Nanos::SECOND.0);
 
 /// Whether memory would last if it were lost as fast again as when this squeeze or mark began. A mark is
 /// not needed, either, with more than a tenth of it left, when a forecast would not be due, or after ten
@@ -42,6 +46,11 @@ fn would_last(
 /// The squeezes and marks whose time is over. The actuator drops by itself those whose cgroups are gone.
 pub(super) fn releases(question: &Question<'_>, standing: &ReliefStanding) -> Vec<Release> {
     let (sample, now) = (question.sample, question.sample.at.boot);
+    let loss = question.ranking.and_then(|ranking| ranking.loss.as_ref());
+    let took = loss.filter(|loss| !loss.takers.is_empty()).map(|_| took(question));
+    let is_of_another = |action: &Action| {
+        took.as_ref().is_some_and(|took| !action.target.uids().any(|uid| took(uid)))
+    };
     let due = |InForce { action, since, phase, .. }: &InForce| {
         if is_gone(&action.target, sample) {
             return None;
@@ -56,6 +65,13 @@ pub(super) fn releases(question: &Question<'_>, standing: &ReliefStanding) -> Ve
             }
             () if standing.is_given_up(action.id) => ReleaseReason::NoEffect,
             // A mark slows nothing down.
+            // Beside those who take memory now the kernel would take it in their place.
+            () if *phase == Phase::Marked
+                && now.since(*since) >= OF_BEFORE
+                && is_of_another(action) =>
+            {
+                ReleaseReason::Expired
+            }
             () if *phase == Phase::Squeezed && now.since(*since) >= LONGEST => {
                 ReleaseReason::Expired
             }

@@ -19,16 +19,15 @@ use crate::policy::workload::above;
 /// systemd's cgroup of the first process.
 const INIT: &str = "/init.scope";
 /// Services that the node could not do without: the kernel's OOM killer is never pointed at them.
-/// Matched against the name of the cgroup and of those above it, up to the first `.` or `@`, as far
-/// as root gave them.
-pub(crate) const VITAL: [&str; 20] = [
+/// Matched against the name of the cgroup, and of units above it, up to the first `.` or `@`, as far
+/// as root gave them: `/docker/ID` is a container of docker, not docker.
+pub(crate) const VITAL: [&str; 19] = [
     "k3s",
     "k3s-agent",
     "rke2-server",
     "rke2-agent",
     "k0scontroller",
     "k0sworker",
-    "snap",
     "kubelite",
     "kubelet",
     "containerd",
@@ -43,6 +42,9 @@ pub(crate) const VITAL: [&str; 20] = [
     "dbus",
     "systemd-logind",
 ];
+
+/// Units of MicroK8s, which snap names.
+const MICROK8S: &str = "snap.microk8s.";
 
 /// The protected cgroups of one snapshot.
 #[derive(Debug)]
@@ -104,10 +106,14 @@ impl<'a> Protected<'a> {
     /// Whether the kernel's OOM killer may be pointed at it: not at what is protected or opted out, nor
     /// at services that the node could not do without.
     pub(super) fn may_be_marked(&self, id: CgroupId, scope: &Scope) -> bool {
-        let name = |segment: &str| segment.split(['.', '@']).next().map(str::to_owned);
-        let is_vital = |segment| name(segment).is_some_and(|name| VITAL.contains(&name.as_str()));
+        let n = scope.path.segments().count();
+        let is_vital = |(i, segment): (usize, &str)| {
+            let name = segment.split(['.', '@']).next().unwrap_or_default();
+            let is_own = i + 1 == n || name != segment;
+            is_own && VITAL.contains(&name) || segment.starts_with(MICROK8S)
+        };
         let is_pod = matches!(scope.place, Place::Pod { .. });
-        let mut names = scope.path.segments().take(self.n_names_of_root(id));
+        let mut names = scope.path.segments().enumerate().take(self.n_names_of_root(id));
         let is_omitted =
             scope.files.as_ref().is_some_and(|f| f.preference == Some(Preference::Omit));
         self.why(id).is_none() && !is_omitted && (is_pod || !names.any(is_vital))
@@ -231,6 +237,10 @@ mod tests {
             ("/user.slice/user@1000.service/docker", vec![],                false),
             ("/user.slice/user@1000.service/docker", vec![USER],            true),
             ("/user.slice/user@1000.service/app.slice/kubelet.service", vec![USER], true),
+            ("/docker",                            vec![],                  false),
+            ("/docker/0123abcd",                   vec![],                  true),
+            ("/system.slice/snap.nextcloud.mysql.service", vec![],          true),
+            ("/system.slice/snap.microk8s.daemon-kubelite.service", vec![], false),
             // systemd hands a service its own cgroup, and has named it.
             ("/system.slice/docker.service",       vec!["/system.slice/docker.service"], false),
             ("/system.slice/docker.service/below", vec!["/system.slice/docker.service"], false),

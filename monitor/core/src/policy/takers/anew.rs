@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::ALONG;
+use super::{ALONG, LONGEST};
 use crate::model::cgroup::{Cgroup, CgroupId};
 use crate::model::sample::Sample;
 use crate::model::snapshot::Along;
@@ -14,7 +14,7 @@ use crate::policy::workload::Parties;
 /// What is killed gives its memory back in so much time.
 const SETTLE: Nanos = Nanos(3 * Nanos::SECOND.0);
 
-/// When that was, of the last five minutes.
+/// When that was, for as long as it matters for a reading.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Anew(BTreeMap<CgroupId, Nanos>);
@@ -48,10 +48,10 @@ impl Anew {
             };
             self.0.extend(of.filter(|id| parties.contains_key(id)).map(|id| (id, now)));
         }
-        self.0.retain(|_, at| now.since(*at) <= ALONG);
+        self.0.retain(|_, at| now.since(*at) <= LONGEST.plus(ALONG));
     }
 
-    /// From when on a party's readings are of the same processes; 0 if they were so for five minutes.
+    /// From when on a party's readings are of the same processes; 0 if all are.
     pub(super) fn since(&self, id: CgroupId) -> Nanos {
         self.0.get(&id).map_or(Nanos(0), |at| at.plus(SETTLE))
     }
@@ -117,7 +117,7 @@ mod tests {
             anew.update(Some(&first), &second, &parties);
             let at = if want { second.at.boot.plus(SETTLE) } else { Nanos(0) };
             assert_eq!(anew.since(CgroupId(3)), at, "{containers:?} {kills:?}");
-            let later = sample(8 + 301, containers[1], kills[1]);
+            let later = sample(8 + 3_901, containers[1], kills[1]);
             anew.update(Some(&second), &later, &parties);
             assert!(anew.is_empty(), "{containers:?} {kills:?}");
         }

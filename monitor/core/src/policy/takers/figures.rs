@@ -5,9 +5,15 @@ use serde::{Deserialize, Serialize};
 use crate::model::cgroup::{Cgroup, MemoryStat};
 use crate::model::units::Bytes;
 
-/// What a party held: bytes that cannot be dropped, bytes of page cache, and threads.
+/// What a party held: bytes that cannot be dropped, bytes of page cache, and threads. At last, by how many
+/// bytes it held more at most since the reading before: readings that are not kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Holding(pub(super) u64, pub(super) u64, #[serde(default)] pub(super) u64);
+pub(super) struct Holding(
+    pub(super) u64,
+    pub(super) u64,
+    #[serde(default)] pub(super) u64,
+    #[serde(default)] pub(super) u64,
+);
 
 /// What counts as taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +29,7 @@ impl Holding {
     /// `last`: its reading before, for threads that cannot be read just now.
     pub(super) fn of(files: &Cgroup, last: Option<Self>) -> Option<Self> {
         let threads = files.pids_current.or(last.map(|last| last.2)).unwrap_or_default();
-        Some(Self(held(files)?.0, cache(files)?.0, threads))
+        Some(Self(held(files)?.0, cache(files)?.0, threads, 0))
     }
 
     pub(super) fn amount(self, counts: Counts) -> u64 {
@@ -32,6 +38,17 @@ impl Holding {
             Counts::WithCache => self.0.saturating_add(self.1),
             Counts::Threads => self.2,
         }
+    }
+
+    /// The most since the reading before.
+    pub(super) fn most(self, counts: Counts) -> u64 {
+        let more = if counts == Counts::Held { self.3 } else { 0 };
+        self.amount(counts).saturating_add(more)
+    }
+
+    /// In place of one that is not kept.
+    pub(super) fn after(&mut self, dropped: Self) {
+        self.3 = self.most(Counts::Held).max(dropped.most(Counts::Held)).saturating_sub(self.0);
     }
 }
 
@@ -184,7 +201,7 @@ mod tests {
         files.memory.stat = Some(MemoryStat::default());
         for (now, last, want) in [(Some(7), Some(5), 7), (None, Some(5), 5), (None, None, 0)] {
             files.pids_current = now;
-            let last = last.map(|threads| Holding(0, 0, threads));
+            let last = last.map(|threads| Holding(0, 0, threads, 0));
             assert_eq!(Holding::of(&files, last).map(|one| one.2), Some(want), "{now:?}");
         }
     }

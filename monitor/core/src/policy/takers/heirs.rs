@@ -24,6 +24,8 @@ const VERSION: &str = "pod-template-hash";
 
 /// As many pods that ended are remembered at most: a recording may be made for harm.
 const MOST: usize = 1_024;
+/// A pod that came in place of another may take so long until it holds what that held.
+const WARM: Nanos = Nanos(900 * Nanos::SECOND.0);
 /// No name in the API is longer.
 const LONGEST_NAME: usize = 253;
 
@@ -156,10 +158,10 @@ impl Heirs {
         }
     }
 
-    /// What the pod had held in whose place this one came; `None` if that had ended more than five minutes
-    /// before the time `at`.
+    /// What the pod had held in whose place this one came; `None` if that had ended more than fifteen
+    /// minutes before the time `at`.
     pub(super) fn of(&self, id: CgroupId, at: Nanos) -> Option<Holding> {
-        let left = self.heirs.get(&id).filter(|left| at.since(left.at) <= ALONG)?;
+        let left = self.heirs.get(&id).filter(|left| at.since(left.at) <= WARM)?;
         Some(left.held)
     }
 }
@@ -176,7 +178,7 @@ mod tests {
     }
 
     fn left(minute: u64, held: u64) -> Left {
-        Left { at: Nanos(minute * MINUTE), held: Holding(held, 0, 0) }
+        Left { at: Nanos(minute * MINUTE), held: Holding(held, 0, 0, 0) }
     }
 
     /// These pods come at a minute; all that were there are.
@@ -197,7 +199,7 @@ mod tests {
         heirs.leave(CgroupId(2), named("db-1"), left(10, 100), false);
         come(&mut heirs, 11, &[(3, "db-1"), (4, "db-0"), (5, "db-2")]);
         assert_eq!([3, 4, 5].map(|id| held(&heirs, 11, id)), [Some(100), Some(8_000), None]);
-        assert_eq!([15, 16].map(|minute| held(&heirs, minute, 4)), [Some(8_000), None]);
+        assert_eq!([25, 26].map(|minute| held(&heirs, minute, 4)), [Some(8_000), None]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::acted::{acted_on, ended_by_isobar, is_of_taker};
 use super::figures::{Counts, Holding};
 use super::lost::{Lost, capacity};
-use super::{ALONG, OF_LARGEST, RECENT, SHORTEST, Slot, TakerStanding, taker_from};
+use super::{ALONG, RECENT, SHORTEST, TakerStanding, taker_from};
 use crate::model::cgroup::CgroupId;
 use crate::model::condition::ScopeName;
 use crate::model::decision::Phase;
@@ -24,9 +24,6 @@ const LEAST_PART: u64 = 200;
 const STEADY: Nanos = Nanos(30 * Nanos::SECOND.0);
 /// In the first seconds of watching so large a part of what is left is a cause.
 const OF_LEFT: u64 = 4;
-/// Who gave back this part of what it held goes up and down.
-const GIVEN_BACK: u64 = 4;
-
 /// Of the time that is looked at, the newest part, in which who has stopped took nothing.
 const OF_WINDOW: u64 = 8;
 
@@ -45,8 +42,8 @@ struct Look<'a> {
     is_whole: bool,
     /// Takers that isobar ended: what they held before counts as growth again.
     ended: BTreeSet<CgroupId>,
-    /// What parties that go up and down had before: up to that they grow nothing.
-    peaks: BTreeMap<CgroupId, u64>,
+    /// What a party held before and gave back is no growth: it goes up and down.
+    is_of_swings: bool,
 }
 
 impl<'a> Look<'a> {
@@ -89,7 +86,7 @@ impl<'a> Look<'a> {
             least: taker_from(0, resource),
             is_whole: scope == ScopeName::System && counts == Counts::Held,
             ended: ended_by_isobar(sample, now, |action| is_of_taker(action, &[resource])),
-            peaks: BTreeMap::new(),
+            is_of_swings: false,
         })
     }
 
@@ -101,6 +98,12 @@ impl<'a> Look<'a> {
     /// Whether what a party had before is no growth. Page cache was not given back: want of memory took it.
     fn may_be_kept(&self, id: CgroupId) -> bool {
         self.counts != Counts::WithCache && !self.ended.contains(&id)
+    }
+
+    /// How far it is looked back: to know what goes up and down takes as long a time before.
+    fn longest(&self) -> Nanos {
+        let all = self.age(0);
+        if self.is_of_swings { Nanos(all.0 / 2) } else { all }
     }
 
     /// What was lost since a slot.
@@ -118,8 +121,11 @@ impl<'a> Look<'a> {
             if grown >= self.least && self.may_be_kept(*id) {
                 let left = standing.heirs.of(*id, then.at);
                 let left = left.map_or(0, |left| left.amount(counts));
-                let peak = self.peaks.get(id).copied().unwrap_or_default();
-                let kept = standing.kept(readings, slot, counts).max(left).max(peak);
+                let top = match self.is_of_swings {
+                    true => standing.top(*id, readings, slot, counts),
+                    false => 0,
+                };
+                let kept = standing.kept(readings, slot, counts).max(left).max(top);
                 grown = has.saturating_sub(had.max(kept));
             }
             net += i128::from(has) - i128::from(had);
@@ -143,7 +149,9 @@ impl<'a> Look<'a> {
     fn lately(&self) -> Option<Lost> {
         let last = self.standing.slots.len() - 1;
         let mut most: Option<Lost> = None;
-        for slot in (0..last).rev().filter(|slot| self.age(*slot) >= SHORTEST) {
+        let longest = self.longest();
+        let ages = |slot: &usize| (SHORTEST..=longest).contains(&self.age(*slot));
+        for slot in (0..last).rev().filter(ages) {
             // Further back only for what is too little to have a cause: pods have started since.
             let is_known = most.as_ref().is_some_and(|most| most.is_established);
             if is_known && self.age(slot) > ALONG {
@@ -170,46 +178,56 @@ impl<'a> Look<'a> {
 
     /// What was lost all along, where `lately` is looked at.
     fn along(&self, lately: &Lost) -> Lost {
-        let mut slots = 0..self.standing.slots.len() - 1;
-        let slot = slots.find(|slot| self.age(*slot) <= ALONG.max(lately.over));
+        let longest = ALONG.min(self.longest()).max(lately.over);
+        let slot = (0..self.standing.slots.len() - 1).find(|slot| self.age(*slot) <= longest);
         self.since(slot.unwrap_or(0))
     }
 
-    /// The same, without the growth of parties that go up and down up to where they were before: the
-    /// scope had room for that. `None` where no other party took a real part of it all along, or those who
-    /// go up and down never held so much together.
+    /// The same, without the growth of parties that go up and down up to where they were before that time:
+    /// the scope had room for it. `None` where that makes no difference, where what is left of the loss has
+    /// no cause, or where all together never held so much.
     fn without_swings(&self, lately: &Lost) -> Option<(Self, Lost)> {
         let Self { standing, counts, capacity, left, least, is_whole, .. } = *self;
-        let before = self.parties.iter().filter(|(id, _)| self.may_be_kept(*id));
-        let peaks: BTreeMap<_, _> = before
-            .filter_map(|(id, readings)| Some((*id, standing.peak(*id, readings, counts)?)))
-            .collect();
-        let all = self.along(lately);
-        let swung = peaks.keys().filter(|id| lately.taken_by(**id) >= least);
-        let swung = swung.map(|id| lately.taken_by(*id).max(all.taken_by(*id))).max()?;
         let (parties, ended) = (self.parties.clone(), self.ended.clone());
-        let look =
-            Self { standing, parties, counts, capacity, left, least, is_whole, ended, peaks };
-        let is_cause = |lately: &Lost| lately.is_established && lately.over <= ALONG;
-        let lately = look.lately().filter(is_cause)?;
-        let others = look.along(&lately).taken;
-        let others = others.into_iter().filter(|(id, _)| !look.peaks.contains_key(id));
-        let other = others.map(|(_, taken)| taken).max()?;
-        let is_real = other >= swung / OF_LARGEST && look.beyond_joint_peak() < other;
-        is_real.then_some((look, lately))
+        let is_of_swings = true;
+        let look = Self {
+            standing,
+            parties,
+            counts,
+            capacity,
+            left,
+            least,
+            is_whole,
+            ended,
+            is_of_swings,
+        };
+        let mut slots = (0..standing.slots.len()).rev();
+        let same = look.since(slots.find(|slot| self.age(*slot) >= lately.over)?);
+        let is_less =
+            |(id, taken): (&CgroupId, &u64)| taken.saturating_sub(same.taken_by(*id)) >= least;
+        if !lately.taken.iter().any(is_less) {
+            return None;
+        }
+        let lately = look.lately().filter(|lately| lately.is_established)?;
+        let most = look.along(&lately).taken.into_values().max()?;
+        (look.beyond_top() < most).then_some((look, lately))
     }
 
-    /// By how much those who go up and down hold more together than ever before the last ten seconds.
-    fn beyond_joint_peak(&self) -> u64 {
-        let swings: Vec<_> =
-            self.parties.iter().filter(|(id, _)| self.peaks.contains_key(id)).collect();
+    /// By how much all hold more together than ever before the last ten seconds.
+    fn beyond_top(&self) -> u64 {
+        let Self { standing, counts, .. } = *self;
         let together = |slot| {
-            let each = swings.iter().map(|(_, all)| self.standing.at(all, slot, self.counts));
+            let each = self.parties.iter().map(|(_, readings)| standing.at(readings, slot, counts));
             each.fold(0, u64::saturating_add)
         };
-        let last = self.standing.slots.len() - 1;
+        let last = standing.slots.len() - 1;
         let before = (0..last).filter(|slot| (SHORTEST..=ALONG).contains(&self.age(*slot)));
-        together(last).saturating_sub(before.map(together).max().unwrap_or_default())
+        let most = before.map(|slot| match (counts, standing.slots[slot].most) {
+            (Counts::Held, [all, _]) if self.is_whole => all,
+            (Counts::Held, [_, pods]) => pods,
+            (Counts::WithCache | Counts::Threads, _) => together(slot),
+        });
+        together(last).saturating_sub(most.max().unwrap_or_default())
     }
 }
 
@@ -237,11 +255,14 @@ impl TakerStanding {
         Some(Lost { lasting, ..lately })
     }
 
+    fn reading(&self, readings: &VecDeque<Holding>, slot: usize) -> Option<Holding> {
+        let missing = self.slots.len().saturating_sub(readings.len());
+        readings.get(slot.checked_sub(missing)?).copied()
+    }
+
     /// What a party held at a slot; 0 before it was there.
     pub(super) fn at(&self, readings: &VecDeque<Holding>, slot: usize, counts: Counts) -> u64 {
-        let missing = self.slots.len().saturating_sub(readings.len());
-        let reading = slot.checked_sub(missing).and_then(|own| readings.get(own));
-        reading.map_or(0, |reading| reading.amount(counts))
+        self.reading(readings, slot).map_or(0, |reading| reading.amount(counts))
     }
 
     /// The most that a party held throughout half a minute in the five minutes before a slot: a container
@@ -262,19 +283,20 @@ impl TakerStanding {
         most
     }
 
-    /// The most that a party's processes held in the last five minutes and gave back a real part of since.
-    fn peak(&self, id: CgroupId, readings: &VecDeque<Holding>, counts: Counts) -> Option<u64> {
-        let (now, since) = (self.slots.back()?.at, self.anew.since(id));
-        let is_near = |slot: &Slot| now.since(slot.at) <= ALONG && slot.at >= since;
-        let newest_first = self.slots.iter().rev().zip(readings.iter().rev());
-        let (mut least, mut most) = (u64::MAX, None);
-        for (_, reading) in newest_first.take_while(|(slot, _)| is_near(slot)) {
-            let held = reading.amount(counts);
-            if least <= held - held / GIVEN_BACK {
-                most = most.max(Some(held));
-            }
-            least = least.min(held);
-        }
-        most
+    /// The most that a party's processes held in the five minutes before a slot.
+    fn top(&self, id: CgroupId, readings: &VecDeque<Holding>, slot: usize, counts: Counts) -> u64 {
+        let (until, since) = (self.slots[slot].at, self.anew.since(id));
+        let is_near = |at: &usize| {
+            let at = self.slots[*at].at;
+            until.since(at) <= ALONG && at >= since
+        };
+        let near = (0..=slot).rev().take_while(is_near);
+        let most = near.filter_map(|at| {
+            let reading = self.reading(readings, at)?;
+            // The time since the reading before may begin with processes that are gone.
+            let is_whole = at == 0 || self.slots[at - 1].at >= since;
+            Some(if is_whole { reading.most(counts) } else { reading.amount(counts) })
+        });
+        most.max().unwrap_or_default()
     }
 }

@@ -24,6 +24,9 @@ pub(super) struct Written {
     /// Its threads, each less those of the reading before, without the zeros at the end.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     threads: BTreeMap<CgroupId, Vec<i64>>,
+    /// By how much it held more at most since the reading before, without the zeros at the end.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    more: BTreeMap<CgroupId, Vec<u64>>,
     /// In full, in recordings of before.
     #[serde(skip_serializing)]
     parties: BTreeMap<CgroupId, VecDeque<Holding>>,
@@ -37,7 +40,7 @@ pub(super) struct Written {
 
 impl From<TakerStanding> for Written {
     fn from(TakerStanding { slots, mut parties, fills, heirs, anew }: TakerStanding) -> Self {
-        let mut threads = BTreeMap::new();
+        let (mut threads, mut more) = (BTreeMap::new(), BTreeMap::new());
         let is_steady = |_: &CgroupId, readings: &mut VecDeque<Holding>| {
             readings.len() > 1 && readings.iter().all(|one| *one == readings[0])
         };
@@ -45,6 +48,11 @@ impl From<TakerStanding> for Written {
         let steady = steady.map(|(id, readings)| (id, (readings[0], readings.len()))).collect();
         let readings = parties.into_iter().map(|(id, readings)| {
             let (mut before, mut n_differences) = (Holding::default(), Vec::new());
+            let mut at_most: Vec<u64> = readings.iter().map(|reading| reading.3).collect();
+            at_most.truncate(at_most.iter().rposition(|n| *n != 0).map_or(0, |n| n + 1));
+            if !at_most.is_empty() {
+                more.insert(id, at_most);
+            }
             let differences = readings.into_iter().flat_map(|now| {
                 let less = std::mem::replace(&mut before, now);
                 n_differences.push(now.2.wrapping_sub(less.2).cast_signed());
@@ -59,21 +67,25 @@ impl From<TakerStanding> for Written {
             (id, differences)
         });
         let readings = readings.collect();
-        Self { slots, readings, steady, threads, parties: BTreeMap::new(), fills, heirs, anew }
+        let parties = BTreeMap::new();
+        Self { slots, readings, steady, threads, more, parties, fills, heirs, anew }
     }
 }
 
 impl From<Written> for TakerStanding {
     fn from(written: Written) -> Self {
-        let Written { slots, readings, steady, threads, mut parties, fills, heirs, anew } = written;
+        let Written { slots, readings, steady, threads, more, mut parties, fills, heirs, anew } =
+            written;
         // The number is of a file, and may be any.
         let as_many = |(held, n): (Holding, usize)| repeat_n(held, n.min(slots.len())).collect();
         parties.extend(steady.into_iter().map(|(id, one)| (id, as_many(one))));
         parties.extend(readings.into_iter().map(|(id, differences)| {
             let mut now = Holding::default();
             let n_differences = threads.get(&id).into_iter().flatten().chain(repeat(&0));
-            let both = differences.as_chunks().0.iter().zip(n_differences);
-            let readings = both.map(|([held, cache], threads)| {
+            let at_most = more.get(&id).into_iter().flatten().chain(repeat(&0));
+            let all = differences.as_chunks().0.iter().zip(n_differences).zip(at_most);
+            let readings = all.map(|(([held, cache], threads), more)| {
+                now.3 = *more;
                 now.0 = now.0.wrapping_add_signed(*held);
                 now.1 = now.1.wrapping_add_signed(*cache);
                 now.2 = now.2.wrapping_add_signed(*threads);
@@ -96,8 +108,11 @@ mod tests {
         let slots =
             VecDeque::from([Slot { at: Nanos(7), node: Some(Bytes(9)), ..Slot::default() }]);
         let parties = BTreeMap::from([
-            (CgroupId(1), VecDeque::from([Holding(5, 9, 0), Holding(5, 9, 0), Holding(3, 10, 0)])),
-            (CgroupId(2), VecDeque::from([Holding(u64::MAX, 0, 0), Holding(0, u64::MAX, 0)])),
+            (
+                CgroupId(1),
+                VecDeque::from([Holding(5, 9, 0, 0), Holding(5, 9, 0, 0), Holding(3, 10, 0, 0)]),
+            ),
+            (CgroupId(2), VecDeque::from([Holding(u64::MAX, 0, 0, 0), Holding(0, u64::MAX, 0, 0)])),
             (CgroupId(3), VecDeque::new()),
         ]);
         let standing = TakerStanding { slots, parties, ..TakerStanding::default() };
@@ -108,18 +123,18 @@ mod tests {
         let before = r#"{"slots":[{"at":7,"node":9}],"parties":{
             "1":[[5,9],[5,9],[3,10]],"2":[[18446744073709551615,0],[0,18446744073709551615]],"3":[]}}"#;
         assert_eq!(serde_json::from_str::<TakerStanding>(before).unwrap(), standing);
-        let threads = [7, 9, 4, 4].map(|n| Holding(0, 0, n));
+        let threads = [7, 9, 4, 4].map(|n| Holding(0, 0, n, 0));
         let (mut slots, parties) = (standing.slots, [(CgroupId(1), threads.into())].into());
         slots[0].ended = Bytes(3);
         let mut heirs = Heirs::default();
         let named = Named::default();
         for (id, at) in [(1, 1), (2, 2)] {
-            let left = Left { at: Nanos(at), held: Holding(4, 0, 1) };
+            let left = Left { at: Nanos(at), held: Holding(4, 0, 1, 0) };
             heirs.leave(CgroupId(id), named.clone(), left, false);
         }
         let new = [CgroupId(3)].into_iter();
         heirs.update(Nanos(2), |_| true, new, |_| Some(named.clone()));
-        assert_eq!(heirs.of(CgroupId(3), Nanos(2)), Some(Holding(4, 0, 1)));
+        assert_eq!(heirs.of(CgroupId(3), Nanos(2)), Some(Holding(4, 0, 1, 0)));
         let standing = TakerStanding { slots, parties, heirs, ..TakerStanding::default() };
         let text = serde_json::to_string(&standing).unwrap();
         assert!(text.contains(r#""threads":{"1":[7,2,-5]}"#), "{text}");

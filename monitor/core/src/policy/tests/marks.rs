@@ -103,6 +103,50 @@ fn forecast_ends_nothing() {
     assert!(left <= 100, "ended with {left} MiB left");
 }
 
+/// It may not be ended, and has no mark, but the kernel takes it all the same.
+#[test]
+fn no_pod_pays_for_one_that_the_kernel_takes() {
+    let pod = |at: usize, party| Party {
+        path: format!("/kubepods/besteffort/pod{at}"),
+        class: Some(QosClass::BestEffort),
+        ..party
+    };
+    let growth = Growth::Leak(40 * MIB);
+    let leak = Party { growth, is_critical: true, is_guilty: true, ..steady(1_200 * MIB) };
+    let others = (1..5).map(|at| pod(at, steady(700 * MIB)));
+    let parties = [pod(0, leak)].into_iter().chain(others).collect();
+    let toll = Node::of(8_000 * MIB, 1_000 * MIB, parties).run(Policy::Engine(Order::Cause), 100);
+    assert_eq!((toll.wrong, toll.out_of_memory), (0, 1), "{toll:?}");
+}
+
+/// A pod that has warmed up was marked, because memory would not have lasted. Six minutes later a service
+/// takes what is left.
+#[test]
+fn a_mark_of_another_shortage_ends() {
+    let pod = Party {
+        path: "/kubepods/burstable/pod0".into(),
+        class: Some(QosClass::Burstable),
+        request: 8_192 * MIB,
+        growth: Growth::WarmUp(60 * MIB, 8_600 * MIB),
+        ..steady(7_500 * MIB)
+    };
+    let service = Party {
+        path: "/system.slice/backup.service".into(),
+        growth: Growth::WarmUpLater(400_000, 8 * MIB, 8_000 * MIB),
+        is_guilty: true,
+        ..steady(150 * MIB)
+    };
+    let node = Node::of(16_384 * MIB, 7_184 * MIB, vec![pod, service]);
+    let mut marked = Vec::new();
+    let toll = node.run_and_tell(Policy::Engine(Order::Cause), 480, |action| {
+        marked.push((action.step, action.target.uid.clone()));
+    });
+    let want =
+        [(StepKind::Mark, "0".into()), (StepKind::Mark, "/system.slice/backup.service".into())];
+    assert_eq!(marked[..2], want, "{marked:?}");
+    assert_eq!((toll.wrong, toll.out_of_memory), (0, 1), "{toll:?}");
+}
+
 /// By what the node has, a leak would be the first that the kernel takes; by what all pods may hold,
 /// which counts where that is reached, a larger pod is.
 #[test]

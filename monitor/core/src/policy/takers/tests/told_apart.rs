@@ -47,14 +47,15 @@ fn loss_does_not_name_who_goes_up_and_down() {
     // What a pod and the daemon hold at a second, in MiB.
     type Row = (&'static str, fn(u64) -> (u64, u64), &'static [&'static str]);
     #[rustfmt::skip]
-    let table: [Row; 7] = [
+    let table: [Row; 8] = [
         ("a pod that goes up and down, beside a leak",  |t| (swings(t, 300), 10 + 2 * t),                   &[DAEMON]),
         ("it rests in between",                         |t| (swings(t.max(40), 300), 10 + 2 * t),           &[DAEMON]),
-        ("it goes higher than before",                  |t| (swings(t, 200 + t), 10 + t),                   &[DAEMON, "u1"]),
+        ("it goes higher than before",                  |t| (swings(t, 200 + t), 10 + 2 * t),               &[DAEMON, "u1"]),
         ("it was never as high before",                 |t| (swings(t, if t < 100 { 20 } else { 300 }), 10 + t), &["u1", DAEMON]),
         ("no other party takes anything",               |t| (swings(t, 300), 10),                           &["u1"]),
-        ("the other one takes too little to matter",    |t| (swings(t, 300), 10 + t / 2),                   &["u1"]),
-        ("it gives back less than a quarter",           |t| (300 + swings(t, 90), 10 + t / 5),              &["u1"]),
+        ("the other one takes little",                  |t| (swings(t, 300), 10 + t / 2),                   &[DAEMON]),
+        ("the other one takes too little to matter",    |t| (swings(t, 300), 10 + t / 20),                  &["u1"]),
+        ("it gives back less than a quarter",           |t| (300 + swings(t, 90), 10 + t / 5),              &[DAEMON]),
     ];
     for (what, held, want) in table {
         let got = told(110, |t| {
@@ -88,6 +89,44 @@ fn loss_names_those_who_go_up_and_down_where_no_other_is_a_cause() {
             vec![(POD, one), (SECOND, two), (DAEMON, daemon)]
         });
         assert_eq!(got, want, "{what}");
+    }
+}
+
+#[test]
+fn loss_names_what_grows_beside_a_heap() {
+    /// A heap that fills in so many seconds, from so many KiB by so many, and is collected.
+    fn heap(t: u64, least: u64, by: u64, seconds: u64) -> u64 {
+        least + by * (t % seconds) / seconds
+    }
+    // What a pod, another pod and the daemon hold at a second, in KiB.
+    type Held = fn(u64) -> [u64; 3];
+    #[rustfmt::skip]
+    let table: [(&str, u64, Held, &[&str]); 5] = [
+        ("a heap that gives back a sixth, beside a drip", 2_999, |t| [heap(t, 125_000, 25_000, 60), 0, 9_000 + 20 * t],  &[DAEMON]),
+        ("it takes two minutes",                          2_999, |t| [heap(t, 125_000, 25_000, 120), 0, 9_000 + 20 * t], &[DAEMON]),
+        ("the drip takes an hour",                        3_599, |t| [heap(t, 125_000, 25_000, 60), 0, 9_000 + 5 * t],   &[DAEMON]),
+        ("many that go up and down a little",             2_999, |t| [heap(t, 50_000, 6_000, 40), heap(t + 20, 50_000, 6_000, 40), 9_000 + 20 * t], &[DAEMON]),
+        // It leaks: each collection leaves more. The other pod came two minutes ago.
+        ("a heap that leaks, and a pod that has started", 599,   |t| [heap(t, 50_000 + 250 * t, 100_000, 40), if t < 480 { 0 } else { 37_000 }, 9_000], &["u1", "u2"]),
+    ];
+    for (what, seconds, held, want) in table {
+        let samples = (0..=seconds).map(|t| {
+            let all = held(t);
+            let names = ["/kubepods", POD, SECOND, DAEMON];
+            let groups: Vec<_> = names.into_iter().zip([0].into_iter().chain(all)).collect();
+            let mut sample = sample(t + 1, 0, &groups);
+            for cgroup in sample.cgroups.values_mut() {
+                let stat = Arc::make_mut(cgroup).memory.stat.as_mut().unwrap();
+                *stat = MemoryStat { anon: Bytes(stat.anon.0 >> 10), ..MemoryStat::default() };
+            }
+            let node = sample.node.memory.as_mut().unwrap();
+            node.free = Bytes(node.total.0 - all.iter().sum::<u64>() * 1_024);
+            node.available = node.free;
+            sample
+        });
+        let (_, got, _) = takers(&samples.collect::<Vec<_>>());
+        let names: Vec<_> = got.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, want, "{what}: {got:?}");
     }
 }
 
