@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 use crate::state;
 use isobar_core::model::capability::{Capability, CapabilityState};
-use isobar_core::model::decision::StepKind;
 use isobar_core::model::settings::Settings;
 
 /// What the operator lets the agent do.

@@ -23,6 +23,7 @@ use self::transport::get;
 use self::transport::{OF_BODY, patience};
 use super::conflicts::{SAMPLING, is_typed};
 use super::exit::{InvalidAnswer, Misused, Refused};
+use super::output::say;
 use super::plan::PlanArgs;
 use super::run::SourceArgs;
 use super::terminal::harmless;

@@ -26,6 +26,7 @@ use jiff::tz::TimeZone;
 use super::afar::{self, Course, Views};
 use super::ask::{AgentArgs, Place};
 use super::exit::{Misused, Refused};
+use super::output::say;
 use super::range::{Range, RangeArgs, Ticks};
 
 /// Stands for the last tick of a recording.

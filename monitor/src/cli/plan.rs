@@ -63,8 +63,15 @@ impl PlanArgs {
             false => config::read(self.config.as_deref(), configz)?,
         };
         let Effective { mut settings, publish, kubelet, names_steps, .. } = read;
-        if self.enforces && !names_steps {
-            settings.relief.enforce.extend(StepKind::ALL);
+        let enforce = &mut settings.relief.enforce;
+        if self.enforces && enforce.is_empty() {
+            match names_steps {
+                true => tracing::warn!(
+                    "no step is taken, because relief.enforce is []: name the steps, or leave the key \
+                     out to take all"
+                ),
+                false => enforce.extend(StepKind::ALL),
+            }
         }
         if kubelet == KubeletSource::Missing {
             tracing::warn!(

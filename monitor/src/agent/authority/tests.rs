@@ -2,8 +2,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
+use isobar_core::model::decision::StepKind::{self, Reclaim, Squeeze};
+
 use super::*;
-use StepKind::{Reclaim, Squeeze};
 
 #[test]
 fn mode_overrides_the_configuration() {

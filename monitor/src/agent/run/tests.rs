@@ -9,7 +9,7 @@ use super::*;
 use crate::agent::actuator::tests::action;
 use crate::agent::{Alarms, Observer, Plan, Reading};
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
-use isobar_core::model::decision::{Action, InForce, Phase};
+use isobar_core::model::decision::{Action, InForce, Phase, StepKind};
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::{Cause, Sample};
 use isobar_core::model::settings::Node;

@@ -12,7 +12,7 @@ use crate::serve::publish::channel;
 use isobar_core::model::decision::{Action, InForce, Phase, StepKind};
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::Sample;
-use isobar_core::model::settings::{Node, Settings};
+use isobar_core::model::settings::Node;
 use isobar_core::view::suspects::Suspect;
 use isobar_core::view::verdict::Resource;
 

@@ -30,7 +30,8 @@ fn defaults_equal_settings_default() {
     settings.eviction.pressure.clear();
     assert_eq!(settings, Settings::default());
     let file = config::default_file();
-    assert_eq!(effective(file.as_bytes(), "f", Path::new("")), Ok(defaults()));
+    let of_file = effective(file.as_bytes(), "f", Path::new(""));
+    assert_eq!(of_file, Ok(Effective { names_steps: true, ..defaults() }));
 }
 
 const MANY: &str = "

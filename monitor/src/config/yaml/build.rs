@@ -138,15 +138,14 @@ impl<'t> Builder<'t> {
     }
 
     fn alias(&mut self, anchor: usize, at: Place, depth: usize) -> Result<Node, Problem> {
-        let Some(node) = self.anchors.get(&anchor) else {
+        let Some((weight, height)) = self.anchors.get(&anchor).map(size) else {
             return Err(Problem::at(at, "the alias is inside the node that it names"));
         };
-        let (weight, height) = size(node);
         self.add(weight, at)?;
         if depth + height > DEEPEST {
             return Err(too_deep(at));
         }
-        Ok(Node { at, ..node.clone() })
+        Ok(Node { at, ..self.anchors[&anchor].clone() })
     }
 }
 

@@ -33,7 +33,7 @@ use crate::model::decision::{Assessment, Met, Order, Trigger, Unobserved};
 use crate::model::sample::Sample;
 use crate::model::settings::Settings;
 use crate::model::snapshot::Snapshot;
-use crate::model::threshold::{PressureSignal, PressureThreshold, Resource, Signal};
+use crate::model::threshold::{Resource, Signal};
 use crate::model::units::Nanos;
 use crate::model::unsampled::unsampled;
 use crate::policy::scope;

@@ -12,7 +12,7 @@ use crate::model::quantity::Quantity;
 use crate::model::sample::Moment;
 use crate::model::settings::{Eviction, usual_pressure_thresholds};
 use crate::model::snapshot::{Averages, Scope, Snapshot, Union};
-use crate::model::threshold::{Amount, Threshold};
+use crate::model::threshold::{Amount, PressureSignal, PressureThreshold, Threshold};
 use crate::model::units::{Bytes, Percent};
 
 const MIB: u64 = 1 << 20;
