@@ -9,6 +9,7 @@ use crate::host::{Agent, Group, alone};
 use isobar::clock;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
+use socket2::SockRef;
 
 /// Growth of resident memory while an attack lasts: connections and their buffers.
 const GROWTH: u64 = 12 << 20;
@@ -26,6 +27,14 @@ fn allocated(agent: &Agent) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", agent.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
+/// Bytes that the kernel keeps for connections of this node.
+fn in_sockets() -> u64 {
+    let status = std::fs::read_to_string("/proc/net/sockstat").unwrap();
+    let line = status.lines().find(|line| line.starts_with("TCP:")).unwrap();
+    let pages = line.split_once(" mem ").unwrap().1.trim();
+    pages.parse::<u64>().unwrap() * 4_096
 }
 
 /// The longest time between two ticks since the start, in milliseconds.
@@ -121,6 +130,62 @@ fn attack_by_slow_readers() {
     drop(readers);
     drop(many);
     println!("{READERS} readers of {size} bytes: {grown} bytes more");
+}
+
+/// Answers that were made for one client each, in the agent and in the kernel.
+#[test]
+fn attack_by_slow_readers_of_the_past() {
+    /// The ticks that are asked for.
+    const FIRST: u64 = 6;
+    const TICKS: u64 = 30;
+    /// A piece of a response in the agent, and what the kernel keeps of it.
+    const CONNECTION: u64 = (64 << 10) + (256 << 10);
+    let _alone = alone();
+    let Some(above) = Group::make("slow-past") else { return };
+    let many: Vec<_> = (0..1_500).map(|n| above.child(&format!("{n:0100}"))).collect();
+    let dir = tempfile::tempdir().unwrap();
+    let record = format!("--record={}/", dir.path().display());
+    let agent = Agent::start(&["--max-cgroups", "4096", "--probes=none", &record]);
+    let mut last = agent.wait_for("all of them", |s| {
+        s["tick"].as_u64() >= Some(FIRST)
+            && s["scopes"].as_object().is_some_and(|all| all.len() > 1_500)
+    });
+    let first = last["at"]["wall"].as_u64().unwrap();
+    while last["tick"].as_u64() < Some(FIRST + TICKS + 4) {
+        last = agent.next(&last);
+    }
+    let moment = |n: u64| {
+        let at = jiff::Timestamp::from_nanosecond((first + n * 1_000_000_000).into()).unwrap();
+        format!("/api/v1/cgroups?at={at}")
+    };
+    let hour = |_| "/api/v1/history?begin=-1h&series=system,kubepods,agent".to_owned();
+    let attacks: [(u64, &dyn Fn(u64) -> String); 2] = [(TICKS, &moment), (100, &hour)];
+    for (n, path) in attacks {
+        // What is read and kept for one client is there for the next one.
+        let size = agent.get(&path(0)).unwrap().len() as u64;
+        last = agent.next(&last);
+        let start = resident(&last) + in_sockets();
+        let open = |n| {
+            let mut socket = TcpStream::connect(agent.address()).unwrap();
+            SockRef::from(&socket).set_recv_buffer_size(4_096).unwrap();
+            let request = format!("GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n", path(n));
+            socket.write_all(request.as_bytes()).unwrap();
+            socket.read_exact(&mut [0; 100]).unwrap();
+            socket
+        };
+        let readers: Vec<_> = (0..n).map(open).collect();
+        let honest = agent.get(&path(n)).expect("an answer for one that reads");
+        assert!(serde_json::from_str::<Value>(&honest).is_ok(), "{} is cut off", path(n));
+        last = agent.next(&last);
+        let grown = (resident(&last) + in_sockets()).saturating_sub(start);
+        let told = format!("{n} readers of {size} bytes of {}: {grown} bytes more", path(0));
+        println!("{told}");
+        let bound = (16 << 20) + 3 * size + n * CONNECTION + GROWTH;
+        assert!(grown < bound, "{told}; {bound} may be");
+        assert!(longest_gap(&last) < 2_500, "{} ms without a tick", longest_gap(&last));
+        drop(readers);
+    }
+    drop(many);
 }
 
 #[test]

@@ -7,8 +7,8 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::io;
-use std::net::Ipv4Addr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -16,12 +16,14 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::Request;
+use axum::extract::{FromRequestParts, Request};
+use axum::http::request::Parts;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::process::setpriority_process;
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime;
 use tokio::sync::oneshot;
@@ -31,14 +33,18 @@ use tokio_io_timeout::TimeoutStream;
 use tower::ServiceExt as _;
 
 use super::address::Listener;
-use super::peer::{Link, Peer};
-use crate::heap;
+use super::peer::{self, Link, Peer, origin};
+use crate::{clock, heap};
+use isobar_core::model::units::Nanos;
 
 /// Connections at a time. Each costs a descriptor, up to [`BUFFER`] bytes twice, and a piece of what is
 /// sent; those that were just closed for others may last a moment longer.
 const CONNECTIONS: usize = 128;
 /// The largest head of a request; also what is buffered of a response.
 const BUFFER: usize = 16 << 10;
+/// Bytes of a response that the kernel keeps for one connection, in twice as much memory (`socket(7)`,
+/// `SO_SNDBUF`). By itself it keeps megabytes, and counts them as the agent's memory.
+const SENT_AHEAD: usize = 128 << 10;
 /// For the headers of a request, from the connection or the last response on.
 const HEADERS_WITHIN: Duration = Duration::from_secs(10);
 /// For a client to read something.
@@ -112,10 +118,31 @@ pub(super) struct Client {
     all: Connections,
 }
 
+impl<S: Sync> FromRequestParts<S> for Client {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let own = parts.extensions.get::<Self>().cloned();
+        Ok(own.unwrap_or_else(|| Self::unconnected(Link::Unix { uid: 0 })))
+    }
+}
+
 impl Client {
     /// Of a request that no connection carried, as in a test.
     pub(super) fn unconnected(link: Link) -> Self {
         Self { link, id: 0, all: Connections::default() }
+    }
+
+    /// Who asks: of this node's users, each counts once [`Self::look_up`] has told them apart.
+    pub(super) fn peer(&self) -> Peer {
+        let table = self.all.lock();
+        table.open.get(&self.id).map_or_else(|| origin(self.link), |own| own.from)
+    }
+
+    /// Tells the users of this node apart, at most once a second: that takes milliseconds, and one
+    /// client must not have it done all the time.
+    pub(super) fn look_up(&self) {
+        self.all.lock().look_up(peer::of);
     }
 
     /// Whether the connection is a stream, which has a seat and is not closed for being old.
@@ -141,16 +168,34 @@ struct Connections(Arc<Mutex<Table>>);
 struct Table {
     /// Counts connections and requests.
     next: u64,
+    /// When the kernel was last asked for their owners.
+    asked: Option<Nanos>,
     open: BTreeMap<u64, Connection>,
 }
 
 #[derive(Debug)]
 struct Connection {
+    link: Link,
+    /// Its [`origin`], or its owner once that was looked up.
     from: Peer,
     task: AbortHandle,
     /// The number of its last request, or its own before the first.
     last: u64,
     streams: bool,
+}
+
+impl Table {
+    fn look_up(&mut self, owners: impl FnOnce(&[Link]) -> Vec<Peer>) {
+        let now = clock::now().boot;
+        let is_new = |asked| now.since(asked) < Nanos::SECOND;
+        if self.open.is_empty() || self.asked.is_some_and(is_new) {
+            return;
+        }
+        self.asked = Some(now);
+        let links: Vec<_> = self.open.values().map(|one| one.link).collect();
+        let all = self.open.values_mut().zip(owners(&links));
+        all.for_each(|(one, owner)| one.from = owner);
+    }
 }
 
 /// Room for one more connection.
@@ -186,11 +231,12 @@ impl Connections {
         Room::Made
     }
 
-    fn enter(&self, from: Peer, task: impl FnOnce(u64) -> AbortHandle) {
+    fn enter(&self, link: Link, task: impl FnOnce(u64) -> AbortHandle) {
         let mut table = self.lock();
         let id = table.next;
         table.next += 1;
-        let connection = Connection { from, task: task(id), last: id, streams: false };
+        let (from, task) = (origin(link), task(id));
+        let connection = Connection { link, from, task, last: id, streams: false };
         table.open.insert(id, connection);
     }
 
@@ -217,7 +263,11 @@ enum Door {
 impl Door {
     fn open(listener: Listener) -> io::Result<Self> {
         Ok(match listener {
-            Listener::Tcp(listener) => Self::Tcp(tokio::net::TcpListener::from_std(listener)?),
+            Listener::Tcp(listener) => {
+                // A connection has it from its listener.
+                SockRef::from(&listener).set_send_buffer_size(SENT_AHEAD)?;
+                Self::Tcp(tokio::net::TcpListener::from_std(listener)?)
+            }
             Listener::Unix(listener) => Self::Unix(tokio::net::UnixListener::from_std(listener)?),
         })
     }
@@ -257,7 +307,7 @@ async fn accept(listener: Listener, router: Router) -> io::Result<()> {
                     continue;
                 }
                 let (all, router) = (connections.clone(), router.clone());
-                connections.enter(origin(link), |id| {
+                connections.enter(link, |id| {
                     let client = Client { link, id, all };
                     tokio::spawn(serve(socket, client, router)).abort_handle()
                 });
@@ -276,15 +326,6 @@ async fn accept(listener: Listener, router: Router) -> io::Result<()> {
     }
 }
 
-/// What counts as one client: any process has all of 127.0.0.0/8 to itself.
-fn origin(link: Link) -> Peer {
-    let client = match link {
-        Link::Unix { uid } => return Peer::User(uid),
-        Link::Tcp { client, .. } => client.ip().to_canonical(),
-    };
-    Peer::Address(if client.is_loopback() { Ipv4Addr::LOCALHOST.into() } else { client })
-}
-
 async fn serve(socket: Pin<Box<dyn Socket>>, client: Client, router: Router) {
     let mut socket = TimeoutStream::new(socket);
     socket.set_write_timeout(Some(READS_WITHIN));
@@ -301,4 +342,45 @@ async fn serve(socket: Pin<Box<dyn Socket>>, client: Client, router: Router) {
         tracing::debug!("connection from {:?} ended: {why}", client.link);
     }
     client.all.lock().open.remove(&client.id);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use axum::routing::get;
+
+    use super::*;
+
+    const PIECE: usize = 64 << 10;
+
+    #[test]
+    fn begin_bounds_what_the_kernel_keeps_of_a_response() {
+        let n_made = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&n_made);
+        let piece = move || {
+            count.fetch_add(PIECE, Ordering::Relaxed);
+            Ok::<_, io::Error>(vec![7; PIECE])
+        };
+        let endless =
+            move || async { Body::from_stream(tokio_stream::iter(std::iter::repeat_with(piece))) };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new().route("/", get(endless));
+        let _server = Server::begin(Listener::Tcp(listener), router).unwrap();
+
+        let mut client = TcpStream::connect(address).unwrap();
+        client.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let read = |n: usize| (&client).read_exact(&mut vec![0; n]).unwrap();
+        read(64 << 20);
+        // It takes much at once from now on, and keeps little itself.
+        SockRef::from(&client).set_recv_buffer_size(PIECE).unwrap();
+        read(32 << 20);
+        thread::sleep(Duration::from_millis(500));
+        let ahead = n_made.load(Ordering::Relaxed).saturating_sub(96 << 20);
+        assert!(ahead < 1 << 20, "{ahead} bytes are sent ahead");
+    }
 }

@@ -4,6 +4,7 @@
 //! newest view with its next request.
 
 pub mod address;
+mod bodies;
 mod delta;
 mod document;
 pub mod film;
@@ -29,7 +30,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::Query;
 use axum::http::{HeaderMap, StatusCode};
-use axum::middleware::{from_fn, map_response};
+use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use serde::Serialize;
@@ -76,6 +77,7 @@ fn routes(latest: Latest, film: Arc<Film>) -> Router {
         .method_not_allowed_fallback(|| async {
             refuse(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD: this API changes no state")
         })
+        .layer(from_fn_with_state(bodies::Bodies::default(), bodies::bound))
         .layer(from_fn(guard::answer_panic))
         .layer(from_fn(guard::check_host))
         .layer(map_response(guard::harden))

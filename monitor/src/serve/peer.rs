@@ -1,7 +1,7 @@
 //! Who a client is: the user on this node, or the address of another one.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use procfs::net::{TcpNetEntry, TcpState, tcp, tcp6};
 
@@ -27,6 +27,15 @@ pub(super) enum Link {
     },
 }
 
+/// What counts as one client until its owner is looked up: any process has all of 127.0.0.0/8 to itself.
+pub(super) fn origin(link: Link) -> Peer {
+    let client = match link {
+        Link::Unix { uid } => return Peer::User(uid),
+        Link::Tcp { client, .. } => client.ip().to_canonical(),
+    };
+    Peer::Address(if client.is_loopback() { Ipv4Addr::LOCALHOST.into() } else { client })
+}
+
 /// The owners of these connections.
 /// Reads `/proc/net/tcp`, which takes milliseconds on a node with thousands of connections.
 pub(super) fn of(links: &[Link]) -> Vec<Peer> {
@@ -39,7 +48,7 @@ pub(super) fn of(links: &[Link]) -> Vec<Peer> {
         Link::Tcp { client, server } => {
             let uid = users.get(&(plain(client), plain(server)));
             let uid = uid.filter(|_| client.ip().to_canonical().is_loopback());
-            uid.map_or(Peer::Address(client.ip().to_canonical()), |uid| Peer::User(*uid))
+            uid.map_or_else(|| origin(*link), |uid| Peer::User(*uid))
         }
     };
     links.iter().map(owner).collect()
