@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequestParts, Path, State};
@@ -11,7 +12,9 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use serde::Serialize;
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 use tokio_stream::{Stream, StreamExt as _};
 
 use super::document::PIECE;
@@ -21,6 +24,41 @@ use crate::record::incident::shelf::{Shelf, ShelfError};
 use crate::record::incident::{Incident, Kind, State as Progress};
 use isobar_core::model::sample::Moment;
 use isobar_core::view::Document;
+
+/// How long a request waits for those that read the disk before it.
+const WITHIN: Duration = Duration::from_secs(20);
+
+/// Reads of the disk, beside the event loop: a slow disk must not hold other requests up. At most
+/// [`Disk::READS`] at a time; of others nothing is done and nothing is held before their turn, and
+/// those whose client has gone are forgotten.
+#[derive(Clone)]
+pub(super) struct Disk(Arc<Semaphore>);
+
+impl Default for Disk {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(Self::READS)))
+    }
+}
+
+impl Disk {
+    /// Also the threads that wait for the disk.
+    pub(super) const READS: usize = 2;
+
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<T> {
+        let turn = timeout(WITHIN, Arc::clone(&self.0).acquire_owned()).await;
+        let turn = turn.map_err(|_| io::Error::from(ErrorKind::TimedOut))?;
+        let turn = turn.map_err(io::Error::other)?;
+        // A client that leaves ends no read: its turn lasts as long as the read does.
+        let read = spawn_blocking(move || {
+            let _turn = turn;
+            read()
+        });
+        read.await.map_err(io::Error::other)
+    }
+}
 
 /// What was kept of what went wrong.
 #[derive(Serialize)]
@@ -128,7 +166,7 @@ pub(super) async fn file(State(shared): State<Shared>, Name(name): Name) -> Resp
                 (header::CONTENT_LENGTH, length.to_string()),
                 (header::CONTENT_DISPOSITION, save_as),
             ];
-            (headers, Body::from_stream(pieces(file, length))).into_response()
+            (headers, Body::from_stream(pieces(shared.disk, file, length))).into_response()
         }
         Ok(Err(why)) => refuse(StatusCode::NOT_FOUND, &why),
         Err(refused) => refused,
@@ -136,17 +174,17 @@ pub(super) async fn file(State(shared): State<Shared>, Name(name): Name) -> Resp
 }
 
 /// A file of which one piece at a time is in memory.
-fn pieces(file: File, length: u64) -> impl Stream<Item = io::Result<Bytes>> {
+fn pieces(disk: Disk, file: File, length: u64) -> impl Stream<Item = io::Result<Bytes>> {
     let file = Arc::new(file);
     tokio_stream::iter((0..length).step_by(PIECE)).then(move |at| {
-        let file = Arc::clone(&file);
+        let (disk, file) = (disk.clone(), Arc::clone(&file));
         async move {
-            let read = spawn_blocking(move || {
+            let piece = disk.read(move || {
                 let mut piece = vec![0; PIECE.min(usize::try_from(length - at).unwrap_or(PIECE))];
                 file.read_exact_at(&mut piece, at)?;
                 Ok(Bytes::from(piece))
             });
-            read.await.map_err(io::Error::other)?
+            piece.await?
         }
     })
 }
@@ -162,20 +200,57 @@ async fn answer(
     }
 }
 
-/// Reads the disk beside the event loop: a slow one must not hold other requests up.
 async fn from_shelf<T: Send + 'static>(
     shared: &Shared,
     read: impl FnOnce(Option<&Shelf>) -> Result<T, ShelfError> + Send + 'static,
 ) -> Result<T, Response> {
-    let Some(published) = shared.latest.borrow().clone() else {
+    let shelf = shared.latest.borrow().as_ref().map(|published| published.incidents.clone());
+    let Some(shelf) = shelf else {
         return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, NO_SAMPLE_YET));
     };
-    let found = spawn_blocking(move || read(published.incidents.as_deref())).await;
-    let (status, why) = match found {
+    let (status, why) = match shared.disk.read(move || read(shelf.as_deref())).await {
         Ok(Ok(found)) => return Ok(found),
         Ok(Err(why @ ShelfError::Unknown(_))) => (StatusCode::NOT_FOUND, why.to_string()),
         Ok(Err(why)) => (StatusCode::INTERNAL_SERVER_ERROR, why.to_string()),
+        Err(why) if why.kind() == ErrorKind::TimedOut => {
+            let why = "other incidents are being read; try again in a second";
+            (StatusCode::SERVICE_UNAVAILABLE, why.to_owned())
+        }
         Err(why) => (StatusCode::INTERNAL_SERVER_ERROR, why.to_string()),
     };
     Err(refuse(status, &why))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::sync::oneshot;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn read_does_nothing_for_clients_that_have_gone() {
+        let (disk, n) = (Disk::default(), Arc::new(AtomicUsize::new(0)));
+        let ask = |_| {
+            let ((go, slow), disk, n) = (oneshot::channel::<()>(), disk.clone(), Arc::clone(&n));
+            let read = move || {
+                n.fetch_add(1, Ordering::Relaxed);
+                slow.blocking_recv()
+            };
+            (go, tokio::spawn(async move { disk.read(read).await }))
+        };
+        let asked: Vec<_> = (0..50).map(ask).collect();
+        for _ in 0..1_000 {
+            if n.load(Ordering::Relaxed) >= Disk::READS {
+                break;
+            }
+            sleep(Duration::from_millis(1)).await;
+        }
+        asked.iter().for_each(|(_, client)| client.abort());
+        drop(asked);
+        assert_eq!(disk.read(|| 7).await.unwrap(), 7, "the next client");
+        assert_eq!(n.load(Ordering::Relaxed), Disk::READS);
+    }
 }

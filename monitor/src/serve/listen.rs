@@ -33,6 +33,7 @@ use tokio_io_timeout::TimeoutStream;
 use tower::ServiceExt as _;
 
 use super::address::Listener;
+use super::incidents::Disk;
 use super::peer::{self, Link, Peer, origin};
 use crate::{clock, heap};
 use isobar_core::model::units::Nanos;
@@ -72,7 +73,8 @@ impl Server {
     /// # Errors
     /// If the thread or its event loop cannot be made.
     pub fn begin(listener: Listener, router: Router) -> io::Result<Self> {
-        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let mut runtime = runtime::Builder::new_current_thread();
+        let runtime = runtime.max_blocking_threads(Disk::READS).enable_all().build()?;
         let (leave, left) = oneshot::channel();
         let (end, ended) = oneshot::channel();
         let serve = move || {

@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::Query;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
@@ -53,6 +53,7 @@ struct Shared {
     film: Arc<Film>,
     seats: stream::Seats,
     changes: delta::Changes,
+    disk: incidents::Disk,
     /// When this router was made: the time limit for the first sample begins here.
     since: Moment,
 }
@@ -68,8 +69,8 @@ pub fn replaying(film: Arc<Film>) -> Router {
 }
 
 fn routes(latest: Latest, film: Arc<Film>) -> Router {
-    let (seats, changes) = Default::default();
-    let shared = Shared { latest, film, seats, changes, since: clock::now() };
+    let (seats, changes, disk) = Default::default();
+    let shared = Shared { latest, film, seats, changes, disk, since: clock::now() };
     let api = api().into_iter().fold(Router::new(), |all, (path, get)| all.route(path, get));
     api.with_state(shared)
         .merge(page::routes())
@@ -148,7 +149,11 @@ type Pairs = Query<Vec<(String, String)>>;
 
 fn refuse(status: StatusCode, message: &str) -> Response {
     let body = Document::new("Status", Status { code: status.as_u16(), message });
-    (status, axum::Json(body)).into_response()
+    let mut response = (status, axum::Json(body)).into_response();
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
 }
 
 #[cfg(test)]
