@@ -132,6 +132,25 @@ fn attack_by_slow_readers() {
     println!("{READERS} readers of {size} bytes: {grown} bytes more");
 }
 
+#[test]
+fn attack_by_streams() {
+    let agent = Agent::start(&["--probes=none"]);
+    let open = |_| {
+        let mut socket = TcpStream::connect(agent.address()).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.write_all(b"GET /api/v1/stream HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut status = [0; 12];
+        socket.read_exact(&mut status).expect("an answer in time");
+        assert_eq!(&status, b"HTTP/1.1 200");
+        socket
+    };
+    let streams: Vec<_> = (0..200).map(open).collect();
+    agent.snapshot();
+    let n_open = agent.n_sockets();
+    assert!(n_open < 80, "{n_open} sockets are open");
+    drop(streams);
+}
+
 /// Answers that were made for one client each, in the agent and in the kernel.
 #[test]
 fn attack_by_slow_readers_of_the_past() {

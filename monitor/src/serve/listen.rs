@@ -115,7 +115,7 @@ async fn give_back() -> io::Result<()> {
 /// Where a request comes from.
 #[derive(Debug, Clone)]
 pub(super) struct Client {
-    pub(super) link: Link,
+    link: Link,
     id: u64,
     all: Connections,
 }

@@ -1,5 +1,6 @@
 //! The live stream: one server-sent event for each tick.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::ops::RangeInclusive;
@@ -8,7 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -20,11 +20,8 @@ use tokio_stream::wrappers::WatchStream;
 use super::delta::Follower;
 use super::history::only;
 use super::listen::Client;
-use super::peer::{self, Link, Peer};
 use super::publish::Published;
 use super::{Pairs, Shared, refuse};
-use crate::clock;
-use isobar_core::model::units::Nanos;
 use isobar_core::view::Document;
 
 /// Concurrent streams. Each costs a socket and a copy of the brief view every second.
@@ -40,8 +37,6 @@ pub(super) struct Seats(Arc<Mutex<Taken>>);
 #[derive(Default)]
 struct Taken {
     next: u64,
-    /// When owners were last asked for.
-    asked: Option<Nanos>,
     /// By number, so the oldest first.
     seats: BTreeMap<u64, Client>,
 }
@@ -65,42 +60,33 @@ impl Seats {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A seat. When all are taken, the peer that has most gives up its oldest to one that has fewer;
-    /// `None` for the one that has most.
-    fn take(&self, client: Client, owners: impl Owners) -> Option<Held> {
+    /// A seat. When all are taken, the client that has most of them gives up its oldest, also to
+    /// itself: a new page must not wait for one that was forgotten.
+    fn take(&self, client: Client) -> Held {
         let mut taken = self.lock();
         if taken.seats.len() >= STREAMS {
-            // To ask the kernel for owners takes time: one client must not have it done all the time.
-            let now = clock::now().boot;
-            if taken.asked.is_some_and(|asked| now.since(asked) < Nanos::SECOND) {
-                return None;
-            }
-            taken.asked = Some(now);
-            let given_up = taken.given_up(&client, owners)?;
-            taken.seats.remove(&given_up)?.close();
+            client.look_up();
+            taken.make_room(&client);
         }
         let id = taken.next;
         taken.next += 1;
         client.set_streams(true);
         taken.seats.insert(id, client.clone());
-        Some(Held { seats: self.clone(), client, id })
+        Held { seats: self.clone(), client, id }
     }
 }
 
-/// Who owns these connections.
-trait Owners: FnOnce(&[Link]) -> Vec<Peer> {}
-impl<F: FnOnce(&[Link]) -> Vec<Peer>> Owners for F {}
-
 impl Taken {
-    /// The seat that `newcomer` may have.
-    fn given_up(&self, newcomer: &Client, owners: impl Owners) -> Option<u64> {
-        let clients = self.seats.values().chain([newcomer]);
-        let owners = owners(&clients.map(|client| client.link).collect::<Vec<_>>());
-        let (newcomer, owners) = owners.split_last()?;
-        let n_of = |owner: &Peer| owners.iter().filter(|one| *one == owner).count();
-        let most = owners.iter().max_by_key(|owner| n_of(owner))?;
-        let oldest = self.seats.keys().zip(owners).find(|(_, owner)| *owner == most);
-        oldest.filter(|_| n_of(most) > n_of(newcomer) + 1).map(|(id, _)| *id)
+    fn make_room(&mut self, newcomer: &Client) {
+        let mut n_of = BTreeMap::from([(newcomer.peer(), 1)]);
+        for client in self.seats.values() {
+            *n_of.entry(client.peer()).or_default() += 1;
+        }
+        let oldest = self.seats.iter().max_by_key(|(id, one)| (n_of[&one.peer()], Reverse(**id)));
+        let oldest = oldest.map(|(id, _)| *id);
+        if let Some(client) = oldest.and_then(|id| self.seats.remove(&id)) {
+            client.close();
+        }
     }
 }
 
@@ -110,20 +96,11 @@ pub(super) async fn open(
     State(shared): State<Shared>,
     query: Pairs,
     headers: HeaderMap,
-    client: Option<Extension<Client>>,
+    client: Client,
 ) -> Response {
     let [delta, asked] = match only(&query, ["delta", "last"]) {
         Ok(values) => values,
         Err(why) => return refuse(StatusCode::BAD_REQUEST, &why),
-    };
-    let client = client.map(|Extension(client)| client);
-    let client = client.unwrap_or_else(|| Client::unconnected(Link::Unix { uid: 0 }));
-    let Some(seat) = shared.seats.take(client, peer::of) else {
-        let text = format!(
-            "all {STREAMS} streams are taken; close a page, try again in a second, or use \
-             /api/v1/snapshot"
-        );
-        return refuse(StatusCode::SERVICE_UNAVAILABLE, &text);
     };
     let is_delta = delta.as_deref() == Some("1");
     // A browser that opens a stream anew sends no header.
@@ -135,7 +112,7 @@ pub(super) async fn open(
         last,
         base: None,
         next: None,
-        _seat: seat,
+        _seat: shared.seats.take(client),
     };
     Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
 }
@@ -227,6 +204,7 @@ fn gap(missed: &RangeInclusive<u64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::serve::peer::{Link, Peer};
 
     #[test]
     fn missed_ticks() {
@@ -246,27 +224,31 @@ mod tests {
     }
 
     #[test]
-    fn seats_are_shared_among_peers() {
+    fn take_ends_the_oldest_of_the_client_that_has_most() {
         let seats = Seats::default();
-        let client = |uid| Client::unconnected(Link::Unix { uid });
-        let take = |user| {
-            seats.lock().asked = None;
-            seats.take(client(user), peer::of)
-        };
+        let take = |uid| seats.take(Client::unconnected(Link::Unix { uid }));
         let n_of = |uid| {
-            let link = Link::Unix { uid };
-            seats.lock().seats.values().filter(|client| client.link == link).count()
+            let all = seats.lock();
+            all.seats.values().filter(|client| client.peer() == Peer::User(uid)).count()
         };
-
-        let held: Vec<_> = (0..STREAMS).map(|_| take(1).unwrap()).collect();
-        assert!(take(1).is_none(), "one who has all");
-        let second: Vec<_> = (0..STREAMS / 2).map(|_| take(2).unwrap()).collect();
-        assert_eq!((n_of(1), n_of(2)), (STREAMS / 2, STREAMS / 2));
-        assert!(take(2).is_none() && take(1).is_none(), "equal shares");
-        let third = take(3).unwrap();
-        assert_eq!((n_of(3), n_of(1) + n_of(2)), (1, STREAMS - 1));
-        assert!(seats.take(client(4), peer::of).is_none(), "asked a moment ago");
-        drop((held, second, third));
+        let first = take(1);
+        let mut held: Vec<_> = (1..STREAMS).map(|_| take(1)).collect();
+        held.push(take(1));
+        assert!(!seats.lock().seats.contains_key(&first.id), "a page beside its own");
+        #[rustfmt::skip]
+        let table = [
+            // who comes, how often, streams of users 1, 2 and 3 afterwards
+            (2, 1,           [STREAMS - 1, 1, 0]),
+            (1, 100,         [STREAMS - 1, 1, 0]), // again and again
+            (2, STREAMS / 2, [STREAMS / 2, STREAMS / 2, 0]),
+            (3, 1,           [STREAMS / 2 - 1, STREAMS / 2, 1]),
+            (1, 100,         [STREAMS / 2, STREAMS / 2 - 1, 1]),
+        ];
+        for (uid, n, want) in table {
+            held.extend((0..n).map(|_| take(uid)));
+            assert_eq!([1, 2, 3].map(n_of), want, "{n} of user {uid}");
+        }
+        drop((first, held));
         assert_eq!(seats.lock().seats.len(), 0);
     }
 }
