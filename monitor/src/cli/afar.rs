@@ -42,7 +42,9 @@ struct Recording {
 fn recorded(place: &Place) -> Result<(Moment, Moment)> {
     let json = match fetch(place, "/api/v1/recording")? {
         Fetched::Document(json) => json,
-        Fetched::NotYet => bail!("the agent on {place} is starting: ask again once it runs"),
+        Fetched::NotYet => {
+            bail!("the agent on {place} is starting, or reads other moments: ask again")
+        }
         Fetched::NoAgent => bail!(no_agent(place)),
     };
     let Recording { begin, end, problem } = serde_json::from_slice(&json)

@@ -6,11 +6,12 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::Serialize;
 
-use super::moment::no_moment;
+use super::moment::{no_moment, refused};
 use super::projector::Around;
 use super::runs::LeftOut;
 use super::{Film, FilmError, Opened, Passed, Shown, Source, runs};
 use crate::serve::history::{Event, Span};
+use crate::serve::listen::Client;
 use crate::serve::negotiate::made;
 use crate::serve::parts::OfTick;
 use crate::serve::publish::Published;
@@ -58,25 +59,36 @@ pub(in crate::serve) struct Ticks<'a> {
 
 pub(in crate::serve) async fn recording(
     State(shared): State<Shared>,
+    client: Client,
     headers: HeaderMap,
 ) -> Response {
-    let content = shared.film.about().await;
-    made(&headers, Document::new("Recording", content).to_json())
+    match shared.film.about(&client).await {
+        Ok(content) => made(&headers, Document::new("Recording", content).to_json()),
+        Err(why) => refused(&why),
+    }
 }
 
 impl Film {
-    async fn about(&self) -> Recording {
-        let of = self.footage();
-        match &self.source {
-            Source::Opened(opened) => opened.about(),
-            Source::Agent(_) => match of {
-                Ok(of) => match (self.begin(&of).await, &of.around) {
-                    (Ok(Some(begin)), Around::Agent(newest)) => Recording::going_on(begin, newest),
-                    (Err(why), _) => Recording::nothing(&why),
-                    _ => Recording::nothing(&FilmError::Empty),
-                },
-                Err(why) => Recording::nothing(&why),
-            },
+    /// # Errors
+    /// [`FilmError::Busy`] alone: an agent that is busy with other moments serves them all the same.
+    async fn about(&self, client: &Client) -> Result<Recording, FilmError> {
+        if let Source::Opened(opened) = &self.source {
+            return Ok(opened.about());
+        }
+        let turn = self.moments.take(client, None).await;
+        let _turn = turn.ok_or(FilmError::Busy)?;
+        Ok(match self.going_on().await {
+            Err(FilmError::Busy) => return Err(FilmError::Busy),
+            Err(why) => Recording::nothing(&why),
+            Ok(recording) => recording,
+        })
+    }
+
+    async fn going_on(&self) -> Result<Recording, FilmError> {
+        let of = self.footage()?;
+        match (self.begin(&of).await?, &of.around) {
+            (Some(begin), Around::Agent(newest)) => Ok(Recording::going_on(begin, newest)),
+            _ => Err(FilmError::Empty),
         }
     }
 }

@@ -16,9 +16,9 @@ use crate::clock::pace::Pace;
 use isobar_core::model::sample::Moment;
 use isobar_core::model::units::Nanos;
 
-/// Requests that wait. A page asks for six documents of a moment at once.
+/// Orders that wait: those whose clients have gone, and one.
 const WAITING: usize = 16;
-/// How long a request waits for those before it and for its own moment.
+/// How long a request waits for its moment once it is its turn.
 const WITHIN: Duration = Duration::from_secs(30);
 /// After the last moment that was shown.
 const IDLE: Nanos = Nanos(60 * Nanos::SECOND.0);

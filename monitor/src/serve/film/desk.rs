@@ -45,7 +45,9 @@ impl Desk {
         &self,
         work: impl FnOnce(&mut Shift) -> T + Send + 'static,
     ) -> Result<T, FilmError> {
-        let seat = Arc::clone(&self.seat).try_acquire_owned().map_err(|_| FilmError::Computing)?;
+        // One whose reader has gone ends with its next tick.
+        let seat = Arc::clone(&self.seat).acquire_owned().await;
+        let seat = seat.map_err(|_| FilmError::Computing)?;
         let (reply, answer) = oneshot::channel();
         let pace = self.pace;
         let run = move || {

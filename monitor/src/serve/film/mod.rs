@@ -14,6 +14,7 @@ pub mod reel;
 pub(super) mod refill;
 pub(super) mod runs;
 pub(super) mod study;
+mod turns;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -27,7 +28,9 @@ use self::booth::Booth;
 use self::desk::Desk;
 use self::projector::{Around, END, Footage};
 use self::reel::Reel;
+use self::turns::Turns;
 use super::document::BRIEF_AGGRESSIONS;
+use super::listen::Client;
 use super::publish::{Latest, Published, Sender, channel};
 use crate::clock::pace::Pace;
 use crate::record::incident::shelf::Shelf;
@@ -121,7 +124,9 @@ pub(super) enum FilmError {
 pub struct Film {
     source: Source,
     booth: Booth,
+    moments: Turns,
     desk: Desk,
+    questions: Turns,
 }
 
 enum Source {
@@ -189,7 +194,8 @@ impl Film {
     }
 
     fn of(source: Source, pace: fn() -> Pace) -> Self {
-        Self { source, booth: Booth::new(pace), desk: Desk::new(pace) }
+        let (moments, questions) = Default::default();
+        Self { source, booth: Booth::new(pace), moments, desk: Desk::new(pace), questions }
     }
 
     /// Where a recording was opened, and its last tick; `None` of an agent.
@@ -221,7 +227,10 @@ impl Film {
         Ok(Footage { ring, incidents, around: Around::Agent(newest) })
     }
 
-    pub(super) async fn show(&self, asked: Asked) -> Result<Shown, FilmError> {
+    pub(super) async fn show(&self, asked: Asked, client: &Client) -> Result<Shown, FilmError> {
+        let turn = self.moments.take(client, Some(asked)).await;
+        let _turn = turn.ok_or(FilmError::Busy)?;
+        // Not before: those that wait hold no view.
         let of = self.footage()?;
         if let Some(shown) = self.booth.show(asked, &of).await? {
             return Ok(shown);

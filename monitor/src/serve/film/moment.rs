@@ -1,13 +1,14 @@
 //! Which tick a request is about: `at` and `step`, or the newest one.
 
 use axum::extract::{FromRequestParts, Query};
+use axum::http::StatusCode;
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use std::sync::Arc;
 
 use super::{Asked, FilmError, Shown, Then};
 use crate::serve::history::{ago, only};
+use crate::serve::listen::Client;
 use crate::serve::publish::Published;
 use crate::serve::{NO_SAMPLE_YET, Shared, refuse};
 
@@ -24,7 +25,9 @@ impl FromRequestParts<Shared> for Seen {
     async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Response> {
         let asked = asked(parts, shared).map_err(|(status, why)| refuse(status, &why))?;
         let is_newest = asked.is_none();
-        shown(asked, shared).await.map(|shown| Self { published: shown.published, is_newest })
+        shown(asked, parts, shared)
+            .await
+            .map(|shown| Self { published: shown.published, is_newest })
     }
 }
 
@@ -33,13 +36,20 @@ impl FromRequestParts<Shared> for Shown {
 
     async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Response> {
         let asked = asked(parts, shared).map_err(|(status, why)| refuse(status, &why))?;
-        shown(asked, shared).await
+        shown(asked, parts, shared).await
     }
 }
 
-async fn shown(asked: Option<Asked>, shared: &Shared) -> Result<Shown, Response> {
+async fn shown(
+    asked: Option<Asked>,
+    parts: &mut Parts,
+    shared: &Shared,
+) -> Result<Shown, Response> {
     match asked {
-        Some(asked) => shared.film.show(asked).await.map_err(|why| refused(&why)),
+        Some(asked) => {
+            let Ok(client) = Client::from_request_parts(parts, shared).await;
+            shared.film.show(asked, &client).await.map_err(|why| refused(&why))
+        }
         None => {
             let early = || refuse(StatusCode::SERVICE_UNAVAILABLE, NO_SAMPLE_YET);
             let published = newest(shared).ok_or_else(early)?;
@@ -109,9 +119,5 @@ pub(in crate::serve) fn refused(why: &FilmError) -> Response {
         | FilmError::Panicked
         | FilmError::Gone => StatusCode::INTERNAL_SERVER_ERROR,
     };
-    let mut response = refuse(status, &why.to_string());
-    if status == StatusCode::SERVICE_UNAVAILABLE {
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-    }
-    response
+    refuse(status, &why.to_string())
 }

@@ -10,6 +10,7 @@ use super::projector::Footage;
 use super::reel::Reel;
 use super::study::{StudyError, answer, last};
 use crate::serve::history::{ago, only};
+use crate::serve::listen::Client;
 use crate::serve::parts::OfTick;
 use crate::serve::{Pairs, Shared, refuse};
 use isobar_core::model::decision::Ranking;
@@ -25,6 +26,7 @@ pub(in crate::serve) struct Ranked {
 
 pub(in crate::serve) async fn rank(
     State(Shared { film, .. }): State<Shared>,
+    client: Client,
     query: Pairs,
     headers: HeaderMap,
 ) -> Response {
@@ -40,7 +42,7 @@ pub(in crate::serve) async fn rank(
     match parsed {
         Ok((wall, purpose)) => {
             let work = move |of: Footage, shift: &mut Shift| ranked(&of, wall, purpose, shift);
-            answer(&film, &headers, work).await
+            answer(&film, &client, &headers, work).await
         }
         Err(why) => refuse(StatusCode::BAD_REQUEST, &why),
     }

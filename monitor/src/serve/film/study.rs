@@ -17,6 +17,7 @@ use crate::record::reader::{Entry, ReadError, Recording};
 use crate::record::replay::{Replay, Replayed};
 use crate::record::what_if::WhatIf;
 use crate::serve::history::{ago, only};
+use crate::serve::listen::Client;
 use crate::serve::negotiate::made;
 use crate::serve::parts::OfTick;
 use crate::serve::{Pairs, Shared, refuse};
@@ -119,6 +120,7 @@ pub(in crate::serve) async fn settings(
 
 pub(in crate::serve) async fn what_if(
     State(Shared { film, .. }): State<Shared>,
+    client: Client,
     query: Pairs,
     headers: HeaderMap,
 ) -> Response {
@@ -131,11 +133,12 @@ pub(in crate::serve) async fn what_if(
         Err(why) => return refuse(StatusCode::BAD_REQUEST, &why),
     };
     let work = move |of: Footage, shift: &mut Shift| compare(&of, stretch, &change, shift);
-    answer(&film, &headers, work).await
+    answer(&film, &client, &headers, work).await
 }
 
 pub(in crate::serve) async fn advice(
     State(Shared { film, .. }): State<Shared>,
+    client: Client,
     query: Pairs,
     headers: HeaderMap,
 ) -> Response {
@@ -148,14 +151,18 @@ pub(in crate::serve) async fn advice(
         Err(why) => return refuse(StatusCode::BAD_REQUEST, &why),
     };
     let work = move |of: Footage, shift: &mut Shift| reserve(&of, stretch, change.as_ref(), shift);
-    answer(&film, &headers, work).await
+    answer(&film, &client, &headers, work).await
 }
 
 pub(in crate::serve) async fn answer(
     film: &Film,
+    client: &Client,
     headers: &HeaderMap,
     work: impl FnOnce(Footage, &mut Shift) -> Result<Vec<u8>, StudyError> + Send + 'static,
 ) -> Response {
+    let Some(_turn) = film.questions.take(client, None).await else {
+        return refused(&FilmError::Computing);
+    };
     let of = match film.footage() {
         Ok(of) => of,
         Err(why) => return refused(&why),

@@ -1,6 +1,7 @@
 //! `/api/v1/history` and `/api/v1/history/events`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -18,6 +19,7 @@ use crate::serve::film::moment::Seen;
 use crate::serve::film::past::{Wanted, past};
 use crate::serve::film::projector::Footage;
 use crate::serve::film::study::{self, StudyError};
+use crate::serve::listen::Client;
 use crate::serve::negotiate::made;
 use crate::serve::publish::Published;
 use crate::serve::{Pairs, Shared, refuse};
@@ -98,12 +100,13 @@ pub(in crate::serve) struct HistoryEvents<'a> {
 pub(in crate::serve) async fn series(
     State(Shared { film, .. }): State<Shared>,
     Seen { published, .. }: Seen,
+    client: Client,
     query: Pairs,
     headers: HeaderMap,
 ) -> Response {
     if let Some((_, cgroup)) = query.iter().find(|(name, _)| name == "cgroup") {
-        return series_of(&film, &published, CgroupPath(cgroup.as_str().into()), &query, &headers)
-            .await;
+        let cgroup = CgroupPath(cgroup.as_str().into());
+        return series_of(&film, &client, published, cgroup, &query, &headers).await;
     }
     respond(&published, &headers, |now| {
         let [begin, end, step, series, ..] = only(&query, NAMES)?;
@@ -123,12 +126,13 @@ const NAMES: [&str; 6] = ["begin", "end", "step", "series", "at", "cgroup"];
 /// Those of one cgroup, from the recording.
 async fn series_of(
     film: &Film,
-    published: &Published,
+    client: &Client,
+    published: Arc<Published>,
     cgroup: CgroupPath,
     query: &Pairs,
     headers: &HeaderMap,
 ) -> Response {
-    let now = known(published);
+    let now = known(&published);
     let parsed = only(query, NAMES).and_then(|[begin, end, step, series, ..]| {
         let stretch = Stretch::parse(begin.as_deref(), end.as_deref(), USUAL, now)?;
         if stretch.end.since(stretch.begin) > READ {
@@ -149,6 +153,8 @@ async fn series_of(
         end: moment(stretch.end, now).min(published.at),
         cgroup,
     };
+    // Those that wait hold no view.
+    drop(published);
     let work = move |Footage { ring, .. }: Footage, shift: &mut Shift| {
         let mut ticks = Vec::new();
         let is_whole = past(
@@ -173,7 +179,7 @@ async fn series_of(
         (history.cgroup, history.is_whole) = (Some(of.cgroup), Some(is_whole));
         Ok(Document::new("History", history).to_json())
     };
-    study::answer(film, headers, work).await
+    study::answer(film, client, headers, work).await
 }
 
 impl History {
