@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
 use isobar::record::boot;
 use isobar::record::incident::shelf::Shelf;
 use isobar::record::journal::Ring;
@@ -19,6 +21,7 @@ use isobar::serve::{replaying, router};
 use isobar_core::model::cost::Cost;
 use isobar_core::model::units::{Moment, Nanos};
 use serde_json::Value;
+use tower::ServiceExt as _;
 
 use crate::http::{get, observing, text};
 use crate::kept::keep;
@@ -96,6 +99,27 @@ async fn at_gives_the_same_again() {
     for moment in moments.iter().rev() {
         let path = format!("/api/v1/history?at=2026-11-22T{moment}Z");
         assert_eq!(read(&one, &path).await, read(&other, &path).await, "{moment}");
+    }
+}
+
+/// Two recordings of one boot with the same ticks, of which one tells something else of a pod.
+#[tokio::test]
+async fn at_is_tagged_by_what_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let other = dir.path().join("other.isobar");
+    let lines = zstd::decode_all(fs::File::open(leak()).unwrap()).unwrap();
+    let renamed = String::from_utf8(lines).unwrap().replace("\"leak\"", "\"lead\"");
+    fs::write(&other, zstd::encode_all(renamed.as_bytes(), 1).unwrap()).unwrap();
+    let (one, other) = (served(None).await, serving(&other, None).await);
+    for path in ["snapshot", "cgroups"] {
+        let path = format!("/api/v1/{path}?at=2026-11-22T10:13:50Z");
+        let tag = get(&one, &path).await.headers()["etag"].clone();
+        for (router, want) in [(&one, 304), (&other, 200)] {
+            let request = Request::builder().uri(&path).header("host", "localhost");
+            let request = request.header("if-none-match", &tag).body(Body::empty()).unwrap();
+            let answer = router.clone().oneshot(request).await.unwrap();
+            assert_eq!(answer.status(), want, "{path}");
+        }
     }
 }
 

@@ -40,7 +40,7 @@ use film::Film;
 use film::moment::{Seen, no_moment};
 use isobar_core::model::sample::Moment;
 use isobar_core::view::Document;
-use negotiate::{accepts_gzip, held, kept, tagged};
+use negotiate::{accepts_gzip, held, kept, tag_of, tagged};
 use parts::Part;
 use publish::Latest;
 
@@ -124,7 +124,13 @@ async fn document(
     {
         return refused;
     }
-    tagged(&headers, &published.tag(), || {
+    // Of the same tick there is more to tell once the recording around it is read, and another version
+    // of the agent tells it otherwise.
+    let tag = match is_newest {
+        true => published.tag(),
+        false => tag_of(&published.document(part, false)),
+    };
+    tagged(&headers, &tag, || {
         let is_packed = accepts_gzip(&headers);
         let document = published.document(part, is_packed);
         match is_newest {
