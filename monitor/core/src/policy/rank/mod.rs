@@ -15,15 +15,16 @@ mod protected;
 mod purpose;
 mod scale;
 mod stalls;
+mod vital;
 
 pub(crate) use contender::TEMPLATE_LABELS;
 pub use contender::{Contender, Harm};
 pub use merit::why_before;
 pub(crate) use need::REAL_PART;
 pub use need::{Need, Shortfall};
-pub(crate) use protected::VITAL;
 pub use purpose::Purpose;
 pub use stalls::Stalls;
+pub(crate) use vital::VITAL;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::vital;
 use crate::model::cgroup::{CgroupId, CgroupPath, Limit, Preference};
 use crate::model::decision::SparedReason;
 use crate::model::names;
@@ -18,34 +19,6 @@ use crate::policy::workload::above;
 
 /// systemd's cgroup of the first process.
 const INIT: &str = "/init.scope";
-/// Services that the node could not do without: the kernel's OOM killer is never pointed at them.
-/// Matched against the name of the cgroup, and of units above it, up to the first `.` or `@`, as far
-/// as root gave them: `/docker/ID` is a container of docker, not docker.
-pub(crate) const VITAL: [&str; 19] = [
-    "k3s",
-    "k3s-agent",
-    "rke2-server",
-    "rke2-agent",
-    "k0scontroller",
-    "k0sworker",
-    "kubelite",
-    "kubelet",
-    "containerd",
-    "crio",
-    "docker",
-    "cri-docker",
-    "dockerd",
-    "ssh",
-    "sshd",
-    "init",
-    "isobar",
-    "dbus",
-    "systemd-logind",
-];
-
-/// Units of MicroK8s, which snap names.
-const MICROK8S: &str = "snap.microk8s.";
-
 /// The protected cgroups of one snapshot.
 #[derive(Debug)]
 pub(super) struct Protected<'a> {
@@ -106,17 +79,11 @@ impl<'a> Protected<'a> {
     /// Whether the kernel's OOM killer may be pointed at it: not at what is protected or opted out, nor
     /// at services that the node could not do without.
     pub(super) fn may_be_marked(&self, id: CgroupId, scope: &Scope) -> bool {
-        let n = scope.path.segments().count();
-        let is_vital = |(i, segment): (usize, &str)| {
-            let name = segment.split(['.', '@']).next().unwrap_or_default();
-            let is_own = i + 1 == n || name != segment;
-            is_own && VITAL.contains(&name) || segment.starts_with(MICROK8S)
-        };
         let is_pod = matches!(scope.place, Place::Pod { .. });
-        let mut names = scope.path.segments().enumerate().take(self.n_names_of_root(id));
+        let is_vital = || vital::is_vital(&scope.path, self.n_names_of_root(id));
         let is_omitted =
             scope.files.as_ref().is_some_and(|f| f.preference == Some(Preference::Omit));
-        self.why(id).is_none() && !is_omitted && (is_pod || !names.any(is_vital))
+        self.why(id).is_none() && !is_omitted && (is_pod || !is_vital())
     }
 
     /// Page cache in use of services, and of other parties outside pods, that may be taken back. None of
