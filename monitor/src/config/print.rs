@@ -31,6 +31,8 @@ fn print_defaults(out: &mut String, keys: &[Key], indent: &str) {
             }
             (_, Some(list)) if list.starts_with('\n') => format!("{indent}{name}:{list}\n"),
             (_, Some(default)) => format!("{indent}{name}: {default}\n"),
+            // A key that is not the same as an empty list.
+            (Kind::Words(_), None) => format!("{indent}# {name}: []\n"),
             (Kind::Word([first, ..]), None) => format!("{indent}# {name}: {first}\n"),
             (_, None) => format!("{indent}# {name}: FILE\n"),
         };

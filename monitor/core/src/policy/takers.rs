@@ -34,7 +34,8 @@ pub(crate) use self::room::Limited;
 use self::room::Rooms;
 use self::written::Written;
 use crate::model::cgroup::{Cgroup, CgroupId};
-use crate::model::decision::{Action, Phase, StepKind};
+use crate::model::condition::ScopeName;
+use crate::model::decision::{Action, Met, Phase, StepKind, Trigger};
 use crate::model::node::Meminfo;
 use crate::model::pod::Place;
 use crate::model::sample::Sample;
@@ -42,6 +43,7 @@ use crate::model::snapshot::{Along, Scope, Snapshot};
 use crate::model::threshold::{Resource, Signal};
 use crate::model::units::{Bytes, Nanos};
 use crate::model::workload::Pod;
+use crate::policy::rank::Purpose;
 use crate::policy::workload::Parties;
 
 /// A loss is looked at over this time at least: in less, one allocation would be the whole of it.
@@ -93,6 +95,9 @@ struct Slot {
     /// The most that all parties held together since the slot before, and all pods.
     #[serde(default)]
     most: [u64; 2],
+    /// Since the slot before memory of the node was short, and that of all pods.
+    #[serde(default)]
+    short: [bool; 2],
 }
 
 impl Slot {
@@ -100,6 +105,7 @@ impl Slot {
     fn after(&mut self, dropped: Self) {
         let [all, pods] = dropped.most;
         self.most = [self.most[0].max(all), self.most[1].max(pods)];
+        self.short = [self.short[0] || dropped.short[0], self.short[1] || dropped.short[1]];
     }
 }
 
@@ -164,6 +170,18 @@ impl TakerStanding {
             Named::at(&scope.place, scope.files.as_deref()?, sample)
         };
         self.heirs.update(now, |id| parties.contains_key(&id), new.into_iter(), named);
+    }
+
+    /// Takes note of which memory is short at the last sample.
+    pub(crate) fn is_short(&mut self, met: &[Met]) {
+        let Some(last) = self.slots.back_mut() else { return };
+        for Met { threshold, .. } in met {
+            if threshold.resource() == Resource::Memory && matches!(threshold, Trigger::Eviction(_))
+            {
+                let scope = Purpose::of(threshold).scope();
+                last.short[usize::from(scope == ScopeName::Kubepods)] = true;
+            }
+        }
     }
 
     /// Whether it is looked for too short a time to know what a slow leak takes.

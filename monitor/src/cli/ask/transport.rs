@@ -24,10 +24,12 @@ type Reply = (u16, Vec<u8>);
 
 /// How long an answer to this path is waited for.
 pub(super) fn patience(path: &str) -> Duration {
-    let query = path.split_once('?').map_or("", |(_, query)| query);
-    let is_of_past =
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    let is_moment =
         |parameter: &str| ["at=", "begin="].iter().any(|name| parameter.starts_with(name));
-    if query.split('&').any(is_of_past) { OF_THE_PAST } else { PATIENCE }
+    let is_recorded =
+        ["/api/v1/recording", "/api/v1/incidents"].iter().any(|of| path.starts_with(of));
+    if is_recorded || query.split('&').any(is_moment) { OF_THE_PAST } else { PATIENCE }
 }
 
 /// What the agent answers; `None` if none listens there.
@@ -98,6 +100,8 @@ mod tests {
             ("/api/v1/snapshot?at=now&then=next",     OF_THE_PAST),
             ("/api/v1/rank?resource=memory&at=-10m",  OF_THE_PAST),
             ("/api/v1/what-if?begin=-10m",            OF_THE_PAST),
+            ("/api/v1/recording",                     OF_THE_PAST),
+            ("/api/v1/incidents?limit=1",             OF_THE_PAST),
             ("/api/v1/history?format=json",           PATIENCE),
         ];
         for (path, want) in table {

@@ -103,7 +103,7 @@ const RANKING: &[Key] = &[
 
 #[rustfmt::skip]
 const RELIEF: &[Key] = &[
-    key("enforce", Words(&StepKind::NAMES), Some("[]"), "Steps that the agent takes; all other steps are only recorded"),
+    key("enforce", Words(&StepKind::NAMES), None, "Steps that the agent takes; all other steps are only recorded"),
     key("steps", Words(&StepKind::NAMES), Some("[mark, reclaim, squeeze, evict, stopContainers, killContainers, releaseMemory]"), "Steps that may be chosen, gentlest first"),
     key("deadlines", Map(DEADLINES), None, "How long each step has to show an effect"),
     key("budget", Number(1, 1_000_000), Some("5"), "Maximum number of evictions and kills within budgetWindow"),

@@ -4,9 +4,8 @@
 use std::sync::Arc;
 
 use super::Question;
-use super::choose::EXAMINED;
 use super::standing::ReliefStanding;
-use crate::model::cgroup::{Cgroup, MemoryStat};
+use crate::model::cgroup::{Cgroup, CgroupId, MemoryStat};
 use crate::model::condition::ScopeName;
 use crate::model::decision::{Action, Taker};
 use crate::model::pod::{Place, QosClass};
@@ -59,8 +58,11 @@ pub(super) fn kernel_takes(
         let score = if is_marked(question, standing, &uid) { HIGHEST } else { score };
         Some((uid, score))
     };
-    // Below 0 it may be anything.
-    let Some((_, own_score @ 1..)) = scored(own) else { return false };
+    // Below 0 it may be anything, and so may that of a pod that no source tells of.
+    let Some((uid, own_score @ 1..)) = scored(own) else { return false };
+    if sample.pod(&uid).is_none() && !is_marked(question, standing, &uid) {
+        return false;
+    }
     let is_pod = matches!(places.place(&own.path), Place::Pod { .. });
     // The kernel compares processes, and kills the rest of the cgroup with the one it takes. Until the
     // largest is known it counts as one of many alike. A pod's sandbox is one of them.
@@ -73,29 +75,19 @@ pub(super) fn kernel_takes(
         |share| scale(oom_size(own), share.0.into(), Percent::FULL.0.into()),
     );
     let badness = |size: u64, score| size.saturating_add(scale(all, score, HIGHEST));
-    let took = took(question);
-    let other = |group: &Arc<Cgroup>| {
+    let other = |(id, group): (&CgroupId, &Arc<Cgroup>)| {
         let is_outside = !matches!(places.place(&group.path), Place::Pod { .. });
         if group.path == own.path || (is_outside && scope != ScopeName::System) {
             return None;
         }
         let (uid, score) = scored(group)?;
         // A mark that is left of another shortage has the kernel take who took nothing of this one.
-        (score < HIGHEST || !is_marked(question, standing, &uid) || !took(&uid))
+        let took = question.field.is_some_and(|field| field.took(*id));
+        (score < HIGHEST || !is_marked(question, standing, &uid) || !took)
             .then(|| badness(oom_size(group), score))
     };
     let own = badness(largest, own_score);
-    sample.cgroups.values().filter_map(other).all(|other| other < own)
-}
-
-/// Whether a party is one of those that took what is lost now.
-pub(super) fn took<'a>(question: &Question<'a>) -> impl Fn(&str) -> bool + use<'a> {
-    let takers = question.field.map(|field| field.takers(EXAMINED)).unwrap_or_default();
-    let named = question.ranking.and_then(|ranking| ranking.loss.as_ref());
-    move |uid: &str| {
-        takers.iter().any(|one| one.uids().any(|own| own == uid))
-            || named.is_some_and(|loss| loss.takers.iter().any(|one| one.uid == uid))
-    }
+    sample.cgroups.iter().filter_map(other).all(|other| other < own)
 }
 
 /// Whether this one is marked, or will be.

@@ -2,13 +2,13 @@
 //! Which are in force stands in the sample, as the actuator's ledger has it.
 
 use super::Question;
-use super::oom::took;
 use super::pending::is_gone;
 use super::standing::ReliefStanding;
 use crate::model::decision::{Action, InForce, Phase, Release, ReleaseReason, StepKind, Trigger};
 use crate::model::threshold::PressureSignal;
 use crate::model::units::{Bytes, Nanos, scale};
 use crate::policy::assess::growth;
+use crate::policy::rank::Purpose;
 use crate::policy::scope;
 
 /// No squeeze lasts longer. After ten minutes it has not helped against a shortage that lasts, and
@@ -43,14 +43,21 @@ fn would_last(
     known.map_or(!is_mark, lasts) || is_mark && (calm >= LONGEST || !is_low())
 }
 
+/// Whether others than a mark's target take memory of its scope now, and it takes none.
+fn is_of_another(question: &Question<'_>, mark: &Action) -> bool {
+    let Some(relieved) = question.first.or(question.foretold) else { return false };
+    let [now, then] = [&relieved.threshold, &mark.reason.threshold].map(Purpose::of);
+    let loss = question.ranking.and_then(|ranking| ranking.loss.as_ref());
+    let (Some(loss), Some(field)) = (loss, question.field) else { return false };
+    now.scope() == then.scope()
+        && !now.is_about_waiting()
+        && !loss.takers.is_empty()
+        && mark.target.cgroup.is_some_and(|id| !field.took(id))
+}
+
 /// The squeezes and marks whose time is over. The actuator drops by itself those whose cgroups are gone.
 pub(super) fn releases(question: &Question<'_>, standing: &ReliefStanding) -> Vec<Release> {
     let (sample, now) = (question.sample, question.sample.at.boot);
-    let loss = question.ranking.and_then(|ranking| ranking.loss.as_ref());
-    let took = loss.filter(|loss| !loss.takers.is_empty()).map(|_| took(question));
-    let is_of_another = |action: &Action| {
-        took.as_ref().is_some_and(|took| !action.target.uids().any(|uid| took(uid)))
-    };
     let due = |InForce { action, since, phase, .. }: &InForce| {
         if is_gone(&action.target, sample) {
             return None;
@@ -65,14 +72,14 @@ pub(super) fn releases(question: &Question<'_>, standing: &ReliefStanding) -> Ve
             }
             () if standing.is_given_up(action.id) => ReleaseReason::NoEffect,
             // A mark slows nothing down.
+            () if *phase == Phase::Squeezed && now.since(*since) >= LONGEST => {
+                ReleaseReason::Expired
+            }
             // Beside those who take memory now the kernel would take it in their place.
             () if *phase == Phase::Marked
                 && now.since(*since) >= OF_BEFORE
-                && is_of_another(action) =>
+                && is_of_another(question, action) =>
             {
-                ReleaseReason::Expired
-            }
-            () if *phase == Phase::Squeezed && now.since(*since) >= LONGEST => {
                 ReleaseReason::Expired
             }
             () => return None,

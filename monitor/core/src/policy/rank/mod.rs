@@ -40,7 +40,7 @@ use crate::model::settings::{self, Settings};
 use crate::model::snapshot::{Scope, Snapshot};
 use crate::model::threshold::Resource;
 use crate::model::units::Bytes;
-use crate::policy::takers::{Counts, Lost, TakerStanding};
+use crate::policy::takers::{Counts, Lost, TakerStanding, taker_from};
 use harm::{HarmByParty, HarmStanding};
 use protected::Protected;
 
@@ -92,6 +92,7 @@ pub struct Pool<'a> {
     is_not_yet_known: bool,
     caches: BTreeMap<CgroupId, Bytes>,
     stalls: Option<Stalls>,
+    took: BTreeSet<CgroupId>,
 }
 
 impl<'a> Pool<'a> {
@@ -146,6 +147,7 @@ impl<'a> Pool<'a> {
             !is_promised && !is_spared(scope) && protected.may_be_marked(id, scope)
         };
         let from = need.named_from.or(need.taker_from).unwrap_or_default();
+        let took = lost.as_ref().map(|lost| lost.took(taker_from(0, resource))).unwrap_or_default();
         let loss = lost.map(|lost| lost.told(snapshot, sample, from, is_promised, may_be_marked));
         let mut caches = BTreeMap::new();
         if is_memory && rules.order == Order::Cause && purpose.scope() == ScopeName::System {
@@ -153,7 +155,18 @@ impl<'a> Pool<'a> {
             caches.retain(|id, _| !is_spared(&snapshot.scopes[id]));
         }
         let stalls = is_memory.then(|| Stalls::of_node(node)).flatten();
-        Self { contenders, outsiders, purpose, rules, need, loss, is_not_yet_known, caches, stalls }
+        Self {
+            contenders,
+            outsiders,
+            purpose,
+            rules,
+            need,
+            loss,
+            is_not_yet_known,
+            caches,
+            stalls,
+            took,
+        }
     }
 
     #[must_use]
@@ -162,8 +175,8 @@ impl<'a> Pool<'a> {
         let field = Field::for_need(&self.contenders, purpose, rules.order, rules, &self.need);
         let (loss, is_not_yet_known) = (self.loss.as_ref(), self.is_not_yet_known);
         let (outsiders, caches) = (&self.outsiders[..], Some(&self.caches));
-        let stalls = self.stalls.as_ref();
-        Field { outsiders, loss, is_not_yet_known, caches, stalls, ..field }
+        let (stalls, took) = (self.stalls.as_ref(), Some(&self.took));
+        Field { outsiders, loss, is_not_yet_known, caches, stalls, took, ..field }
     }
 }
 
@@ -185,6 +198,7 @@ pub struct Field<'a> {
     is_not_yet_known: bool,
     caches: Option<&'a BTreeMap<CgroupId, Bytes>>,
     stalls: Option<&'a Stalls>,
+    took: Option<&'a BTreeSet<CgroupId>>,
     lasting_outside: u64,
     /// On their own.
     open: Vec<&'a Contender>,
@@ -224,7 +238,7 @@ impl<'a> Field<'a> {
             }
         }
         let groups = group::take_out(&mut open, scale, rules.group_below);
-        let (outsiders, caches, stalls) = (&[][..], None, None);
+        let (outsiders, caches, stalls, took) = (&[][..], None, None, None);
         let (loss, is_not_yet_known) = (None, false);
         let lasting_outside = need.lasting_outside;
         Self {
@@ -235,6 +249,7 @@ impl<'a> Field<'a> {
             is_not_yet_known,
             caches,
             stalls,
+            took,
             lasting_outside,
             open,
             groups,
@@ -269,6 +284,12 @@ impl<'a> Field<'a> {
     #[must_use]
     pub fn never_ends(&self, uid: &str) -> bool {
         self.spared.iter().any(|(contender, _)| contender.uid == uid && contender.spared.is_some())
+    }
+
+    /// Whether this party took of what was lost, be it too little to be named.
+    #[must_use]
+    pub fn took(&self, id: CgroupId) -> bool {
+        self.took.is_some_and(|took| took.contains(&id))
     }
 
     /// Whether those alone may be chosen that are a cause, of a CPU, a disk or pids: it is known what

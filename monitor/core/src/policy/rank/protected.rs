@@ -206,7 +206,6 @@ mod tests {
             ("/user.slice/user@1000.service/app.slice/kubelet.service", vec![USER], true),
             ("/docker",                            vec![],                  false),
             ("/docker/0123abcd",                   vec![],                  true),
-            ("/system.slice/snap.nextcloud.mysql.service", vec![],          true),
             ("/system.slice/snap.microk8s.daemon-kubelite.service", vec![], false),
             // systemd hands a service its own cgroup, and has named it.
             ("/system.slice/docker.service",       vec!["/system.slice/docker.service"], false),

@@ -144,7 +144,7 @@ impl Heirs {
         came.extend(new.map(|id| (id, now)));
         ended.retain(|(_, left)| now.since(left.at) <= ALONG);
         // Then no reading is from a time at which it counts.
-        heirs.retain(|id, left| is_there(*id) && now.since(left.at) <= LONGEST.plus(ALONG));
+        heirs.retain(|id, left| is_there(*id) && now.since(left.at) <= LONGEST.plus(WARM));
         if ended.is_empty() {
             return;
         }

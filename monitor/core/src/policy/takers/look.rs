@@ -29,6 +29,7 @@ const OF_WINDOW: u64 = 8;
 
 /// A look at the parties of a scope.
 struct Look<'a> {
+    scope: ScopeName,
     standing: &'a TakerStanding,
     parties: Vec<(CgroupId, &'a VecDeque<Holding>)>,
     counts: Counts,
@@ -78,6 +79,7 @@ impl<'a> Look<'a> {
             (_, None) => sample.node.memory.map(|memory| memory.available.0),
         };
         Some(Self {
+            scope,
             left,
             standing,
             parties: parties.map(|(id, readings)| (*id, readings)).collect(),
@@ -122,7 +124,7 @@ impl<'a> Look<'a> {
                 let left = standing.heirs.of(*id, then.at);
                 let left = left.map_or(0, |left| left.amount(counts));
                 let top = match self.is_of_swings {
-                    true => standing.top(*id, readings, slot, counts),
+                    true => self.top(*id, readings, slot),
                     false => 0,
                 };
                 let kept = standing.kept(readings, slot, counts).max(left).max(top);
@@ -187,10 +189,11 @@ impl<'a> Look<'a> {
     /// the scope had room for it. `None` where that makes no difference, where what is left of the loss has
     /// no cause, or where all together never held so much.
     fn without_swings(&self, lately: &Lost) -> Option<(Self, Lost)> {
-        let Self { standing, counts, capacity, left, least, is_whole, .. } = *self;
+        let Self { scope, standing, counts, capacity, left, least, is_whole, .. } = *self;
         let (parties, ended) = (self.parties.clone(), self.ended.clone());
         let is_of_swings = true;
         let look = Self {
+            scope,
             standing,
             parties,
             counts,
@@ -213,6 +216,30 @@ impl<'a> Look<'a> {
         (look.beyond_top() < most).then_some((look, lately))
     }
 
+    /// The most that a party's processes held in the five minutes before a slot, while memory of the scope
+    /// was not short.
+    fn top(&self, id: CgroupId, readings: &VecDeque<Holding>, slot: usize) -> u64 {
+        let Self { standing, counts, .. } = *self;
+        let (slots, since) = (&standing.slots, standing.anew.since(id));
+        let is_near = |at: &usize| {
+            let when = slots[*at].at;
+            slots[slot].at.since(when) <= ALONG && when >= since
+        };
+        let near = (0..=slot).rev().take_while(is_near);
+        let most = near.filter(|at| !self.was_short(*at)).filter_map(|at| {
+            let reading = standing.reading(readings, at)?;
+            // The time since the reading before may begin with processes that are gone.
+            let is_whole = at == 0 || slots[at - 1].at >= since;
+            Some(if is_whole { reading.most(counts) } else { reading.amount(counts) })
+        });
+        most.max().unwrap_or_default()
+    }
+
+    fn was_short(&self, slot: usize) -> bool {
+        let [node, pods] = self.standing.slots[slot].short;
+        if self.scope == ScopeName::System { node } else { pods }
+    }
+
     /// By how much all hold more together than ever before the last ten seconds.
     fn beyond_top(&self) -> u64 {
         let Self { standing, counts, .. } = *self;
@@ -221,7 +248,8 @@ impl<'a> Look<'a> {
             each.fold(0, u64::saturating_add)
         };
         let last = standing.slots.len() - 1;
-        let before = (0..last).filter(|slot| (SHORTEST..=ALONG).contains(&self.age(*slot)));
+        let is_near = |slot: &usize| (SHORTEST..=ALONG).contains(&self.age(*slot));
+        let before = (0..last).filter(is_near).filter(|slot| !self.was_short(*slot));
         let most = before.map(|slot| match (counts, standing.slots[slot].most) {
             (Counts::Held, [all, _]) if self.is_whole => all,
             (Counts::Held, [_, pods]) => pods,
@@ -281,22 +309,5 @@ impl TakerStanding {
             }
         }
         most
-    }
-
-    /// The most that a party's processes held in the five minutes before a slot.
-    fn top(&self, id: CgroupId, readings: &VecDeque<Holding>, slot: usize, counts: Counts) -> u64 {
-        let (until, since) = (self.slots[slot].at, self.anew.since(id));
-        let is_near = |at: &usize| {
-            let at = self.slots[*at].at;
-            until.since(at) <= ALONG && at >= since
-        };
-        let near = (0..=slot).rev().take_while(is_near);
-        let most = near.filter_map(|at| {
-            let reading = self.reading(readings, at)?;
-            // The time since the reading before may begin with processes that are gone.
-            let is_whole = at == 0 || self.slots[at - 1].at >= since;
-            Some(if is_whole { reading.most(counts) } else { reading.amount(counts) })
-        });
-        most.max().unwrap_or_default()
     }
 }

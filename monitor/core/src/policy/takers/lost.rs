@@ -87,6 +87,12 @@ impl Lost {
         self.lasting.get(&id).copied().unwrap_or_default()
     }
 
+    /// Those that took `least` or more, lately or all along.
+    pub(crate) fn took(&self, least: u64) -> BTreeSet<CgroupId> {
+        let all = self.taken.iter().chain(&self.lasting);
+        all.filter(|(_, amount)| **amount >= least).map(|(id, _)| *id).collect()
+    }
+
     /// What parties took that are none of `but`.
     pub(crate) fn outside(&self, but: impl Fn(CgroupId) -> bool) -> Outside {
         let its = |of: &BTreeMap<CgroupId, u64>| -> Vec<u64> {
