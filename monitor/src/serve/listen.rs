@@ -347,42 +347,4 @@ async fn serve(socket: Pin<Box<dyn Socket>>, client: Client, router: Router) {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::{Read as _, Write as _};
-    use std::net::{TcpListener, TcpStream};
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use axum::routing::get;
-
-    use super::*;
-
-    const PIECE: usize = 64 << 10;
-
-    #[test]
-    fn begin_bounds_what_the_kernel_keeps_of_a_response() {
-        let n_made = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&n_made);
-        let piece = move || {
-            count.fetch_add(PIECE, Ordering::Relaxed);
-            Ok::<_, io::Error>(vec![7; PIECE])
-        };
-        let endless =
-            move || async { Body::from_stream(tokio_stream::iter(std::iter::repeat_with(piece))) };
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let address = listener.local_addr().unwrap();
-        let router = Router::new().route("/", get(endless));
-        let _server = Server::begin(Listener::Tcp(listener), router).unwrap();
-
-        let mut client = TcpStream::connect(address).unwrap();
-        client.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-        let read = |n: usize| (&client).read_exact(&mut vec![0; n]).unwrap();
-        read(64 << 20);
-        // It takes much at once from now on, and keeps little itself.
-        SockRef::from(&client).set_recv_buffer_size(PIECE).unwrap();
-        read(32 << 20);
-        thread::sleep(Duration::from_millis(500));
-        let ahead = n_made.load(Ordering::Relaxed).saturating_sub(96 << 20);
-        assert!(ahead < 1 << 20, "{ahead} bytes are sent ahead");
-    }
-}
+mod tests;

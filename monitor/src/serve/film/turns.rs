@@ -73,14 +73,19 @@ impl Turns {
 }
 
 impl Queue {
+    /// Tells users of this node apart where there is a choice.
+    fn look_up(&self) {
+        if let [one, _, ..] = &self.waiting[..] {
+            one.client.look_up();
+        }
+    }
+
     /// Whether there is a turn to be had.
     fn enter(&mut self, newcomer: Waiter) -> bool {
         self.waiting.retain(|one| !one.turn.is_closed());
-        if self.waiting.len() >= OF_A_MOMENT {
-            newcomer.client.look_up();
-        }
         self.waiting.push(newcomer);
         if self.waiting.len() > WAITING {
+            self.look_up();
             let mut n_of = BTreeMap::<Peer, usize>::new();
             self.waiting.iter().for_each(|one| *n_of.entry(one.client.peer()).or_default() += 1);
             let most = n_of.values().max().copied();
@@ -94,6 +99,7 @@ impl Queue {
 
     fn next(&mut self) -> Option<Waiter> {
         self.waiting.retain(|one| !one.turn.is_closed());
+        self.look_up();
         let goes_on = self.waiting.iter().position(|one| {
             let last = self.last.filter(|(.., n)| *n < OF_A_MOMENT);
             last.is_some_and(|(peer, asked, _)| {

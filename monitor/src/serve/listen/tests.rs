@@ -1,0 +1,64 @@
+//! Users told apart, and the bound of what the kernel keeps.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::routing::get;
+
+use super::*;
+
+const PIECE: usize = 64 << 10;
+
+#[test]
+fn begin_bounds_what_the_kernel_keeps_of_a_response() {
+    let n_made = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&n_made);
+    let piece = move || {
+        count.fetch_add(PIECE, Ordering::Relaxed);
+        Ok::<_, io::Error>(vec![7; PIECE])
+    };
+    let endless =
+        move || async { Body::from_stream(tokio_stream::iter(std::iter::repeat_with(piece))) };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    let router = Router::new().route("/", get(endless));
+    let _server = Server::begin(Listener::Tcp(listener), router).unwrap();
+
+    let mut client = TcpStream::connect(address).unwrap();
+    client.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let read = |n: usize| (&client).read_exact(&mut vec![0; n]).unwrap();
+    read(64 << 20);
+    // It takes much at once from now on, and keeps little itself.
+    SockRef::from(&client).set_recv_buffer_size(PIECE).unwrap();
+    read(32 << 20);
+    thread::sleep(Duration::from_millis(500));
+    let ahead = n_made.load(Ordering::Relaxed).saturating_sub(96 << 20);
+    assert!(ahead < 1 << 20, "{ahead} bytes are sent ahead");
+}
+
+#[tokio::test]
+async fn look_up_tells_users_apart_at_most_once_a_second() {
+    let all = Connections::default();
+    let link = |port| {
+        let at = |port| ([127, 0, 0, 1], port).into();
+        Link::Tcp { client: at(port), server: at(80) }
+    };
+    let enter = |port| all.enter(link(port), |_| tokio::spawn(async {}).abort_handle());
+    let peers = || [0, 1, 2].map(|id| Client { link: link(1), id, all: all.clone() }.peer());
+    let local = Peer::Address(std::net::Ipv4Addr::LOCALHOST.into());
+    [1_001, 1_002].into_iter().for_each(enter);
+    assert_eq!(peers(), [local; 3]);
+    let users = |links: &[Link]| {
+        let port = |link: &Link| match link {
+            Link::Tcp { client, .. } => client.port(),
+            Link::Unix { .. } => 0,
+        };
+        links.iter().map(|link| Peer::User(port(link).into())).collect()
+    };
+    all.lock().look_up(users);
+    enter(1_003);
+    all.lock().look_up(|_| panic!("asked a moment ago"));
+    assert_eq!(peers(), [Peer::User(1_001), Peer::User(1_002), local]);
+}
