@@ -73,6 +73,10 @@ impl Server {
     /// # Errors
     /// If the thread or its event loop cannot be made.
     pub fn begin(listener: Listener, router: Router) -> io::Result<Self> {
+        if let Listener::Tcp(listener) = &listener {
+            // A connection has it from its listener, from when it is established.
+            SockRef::from(listener).set_send_buffer_size(SENT_AHEAD)?;
+        }
         let mut runtime = runtime::Builder::new_current_thread();
         let runtime = runtime.max_blocking_threads(Disk::READS).enable_all().build()?;
         let (leave, left) = oneshot::channel();
@@ -265,11 +269,7 @@ enum Door {
 impl Door {
     fn open(listener: Listener) -> io::Result<Self> {
         Ok(match listener {
-            Listener::Tcp(listener) => {
-                // A connection has it from its listener.
-                SockRef::from(&listener).set_send_buffer_size(SENT_AHEAD)?;
-                Self::Tcp(tokio::net::TcpListener::from_std(listener)?)
-            }
+            Listener::Tcp(listener) => Self::Tcp(tokio::net::TcpListener::from_std(listener)?),
             Listener::Unix(listener) => Self::Unix(tokio::net::UnixListener::from_std(listener)?),
         })
     }
