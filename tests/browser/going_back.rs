@@ -181,3 +181,51 @@ fn live_page_advises_what_to_reserve() {
     }
     assert_eq!(browser.log("browser"), Vec::<Value>::new());
 }
+
+#[test]
+fn live_page_says_what_is_not_known_of_a_moment() {
+    let Some(browser) = browser() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    keep(&recording(), dir.path());
+    // As after a restart: the history begins a second after isobar would have acted.
+    let server = Server::knowing(36, "", dir.path());
+    let due = "threshold allocatableMemory.available is due since";
+    #[rustfmt::skip]
+    let table = [
+        // view, second, panel, what it says, and what it does not
+        ("now",        47, "holding",  due,                                                  "none"),
+        ("now",        47, "relief",   "What happened in this time is not known.",           "Steps in"),
+        ("now",        47, "happened", "What had happened by then is not known.",            "Nothing"),
+        ("conditions", 47, "lanes",    "Which conditions and thresholds held in this time",  "Nothing held"),
+        ("conditions", 47, "events",   "What happened in this time is not known.",           "Nothing happened"),
+        ("conditions", 47, "oom",      "OOM kills before this moment are not known.",        "since the agent started."),
+        ("decisions",  47, "actions",  "What happened in this time is not known.",           "No action"),
+        // The agent knows of this one, but not of the whole hour before it.
+        ("conditions", 48, "events",   "What happened before ",                              "Nothing happened"),
+    ];
+    for (view, second, panel, says, not) in table {
+        browser.open("about:blank");
+        browser.open(&format!("{}#{view}?at=2026-11-22T10:13:{second}.900Z", server.url()));
+        wait_for_link(&browser, "recorded");
+        browser.wait_until(&format!(
+            "const told = document.getElementById('{panel}')?.textContent ?? ''; \
+             return told.includes('{says}') && !told.includes('{not}')"
+        ));
+    }
+    // The part of the line of which nothing is known does not look calm.
+    let part = "return document.querySelector('.track .lane-unknown').getBoundingClientRect().width";
+    assert!(browser.run(part).as_f64() > Some(100.0), "{}", browser.run(part));
+
+    browser.open(&format!("{}#blame?at=2026-11-22T10:13:47.900Z", server.url()));
+    browser.wait_until("return document.getElementById('matrix') !== null");
+    browser.run(
+        "[...document.querySelectorAll('#matrix .tools button')]\
+         .find(one => one.textContent === '10 min').click()",
+    );
+    browser.wait_until(
+        "const told = document.getElementById('matrix').textContent; \
+         return told.includes('Which cgroups made others wait in this time is not known.') \
+         && !told.includes('No cgroup waited')",
+    );
+    assert_eq!(browser.log("browser"), Vec::<Value>::new());
+}

@@ -61,20 +61,25 @@ impl Server {
 
     /// A node whose pod took what all pods may have, in the tick after isobar would have acted.
     pub(crate) fn recorded() -> Self {
-        let (latest, tick) = recorded(&recording(), |_| {});
+        let (latest, tick) = recorded(&recording(), 1, |_| {});
         Self::serve(anywhere(), "", isobar::serve::router(latest), tick)
     }
 
     /// A node at the limit of all pods, where work waits for memory and no threshold is met.
     pub(crate) fn short() -> Self {
-        let (latest, tick) = recorded(&recording_of("judged-shortage-6.12.isobar"), |_| {});
+        let (latest, tick) = recorded(&recording_of("judged-shortage-6.12.isobar"), 1, |_| {});
         Self::serve(anywhere(), "", isobar::serve::router(latest), tick)
     }
 
     /// The same as [`Self::recorded`], which also goes back in its own recording, with the incidents in a directory.
     pub(crate) fn going_back(prefix: &'static str, incidents: &Path) -> Self {
+        Self::knowing(1, prefix, incidents)
+    }
+
+    /// The same, by an agent that knows nothing of the ticks before `first` but from its recording.
+    pub(crate) fn knowing(first: u64, prefix: &'static str, incidents: &Path) -> Self {
         let shelf = Arc::new(Shelf::in_dir(incidents.join("incidents")));
-        let (latest, tick) = recorded(&recording(), move |publisher| {
+        let (latest, tick) = recorded(&recording(), first, move |publisher| {
             publisher.show_recording(Some(&Ring::Files(recording())), None);
             publisher.show_incidents(&shelf);
         });
@@ -156,9 +161,9 @@ fn recording_of(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/recordings").join(name)
 }
 
-/// Publishes a recording up to the tick after the first step that would end work, if any, and its
-/// last tick again each time, with a publisher that `ready` has seen.
-fn recorded(file: &Path, ready: impl FnOnce(&mut Publisher)) -> (Latest, Tick) {
+/// Publishes a recording from tick `first` up to the tick after the first step that would end work, if
+/// any, and its last tick again each time, with a publisher that `ready` has seen.
+fn recorded(file: &Path, first: u64, ready: impl FnOnce(&mut Publisher)) -> (Latest, Tick) {
     let mut ready = Some(ready);
     let (to, latest) = channel();
     let (mut to, mut engine, mut publisher) = (Some(to), None, None);
@@ -178,8 +183,10 @@ fn recorded(file: &Path, ready: impl FnOnce(&mut Publisher)) -> (Latest, Tick) {
             Entry::Frame(frame) => {
                 let (engine, publisher) = (engine.as_mut().unwrap(), publisher.as_mut().unwrap());
                 let step = engine.step(frame.sample.clone());
-                publisher.note(&frame.sample, engine.settings(), &step);
-                publish(publisher, step.clone());
+                if step.snapshot.tick >= first {
+                    publisher.note(&frame.sample, engine.settings(), &step);
+                    publish(publisher, step.clone());
+                }
                 last = Some(step);
                 if has_acted {
                     break;

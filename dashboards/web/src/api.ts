@@ -123,10 +123,14 @@ export interface Outlook {
   lasts: Maybe<Nanos>;
 }
 
+/** A threshold; its only field is its kind. */
+export type Trigger = { eviction: { signal: string; grace: Nanos } } | { pressure: { scope: string; on: Record<string, number>; grace: Nanos } };
+
 export interface Assessment {
   conditions: Condition[];
   taints: { key: string; effect: string }[];
   nodePressure: string[];
+  met: { threshold: Trigger; since: Nanos; isDue: boolean }[];
   refused: string[];
   observations: Observation[];
   unobserved: { signal: string; why: string }[];
@@ -324,6 +328,8 @@ export interface Recording {
   problem: Maybe<string>;
   spans: Span[];
   events: HistoryEvent[];
+  /** From when on these are all that there were; null: none is known. */
+  knownSince: Maybe<Moment>;
 }
 
 export interface Ticks {
@@ -361,7 +367,9 @@ export interface HistoryEvents {
   end: Moment;
   spans: Span[];
   events: HistoryEvent[];
-  minutes: { begin: Moment; aggressions: Blame[] }[];
+  minutes: { begin: Moment; over: Nanos; aggressions: Blame[] }[];
+  /** From when on each has all that there was; null: nothing of this time is known. */
+  knownSince: { spans: Maybe<Moment>; events: Maybe<Moment>; minutes: Maybe<Moment> };
 }
 
 /** What of the settings a reader may change; the rest stays as it is. */

@@ -1,10 +1,10 @@
 // What the agent keeps of the last hour and day, asked again while time goes on.
 
 import { useEffect, useState } from "preact/hooks";
-import type { Cgroups, Condition, History, HistoryEvents, Maybe, Moment, Percent, Recording, Rules, Series, Settings, Span } from "./api";
+import type { Cgroups, Condition, History, HistoryEvents, Maybe, Moment, Percent, Recording, Rules, Series, Settings, Snapshot, Span, Trigger } from "./api";
 import { type Film, momentQuery, usePast } from "./film";
 import type { Route } from "./route";
-import { SECOND } from "./words";
+import { clock, SECOND } from "./words";
 
 const AGAIN = 10_000; // milliseconds
 const RETRY = 2_000; // milliseconds, where no answer came
@@ -132,6 +132,44 @@ export function risen(history: History | null, name: string, line: number): { fr
   const ago = (first + 1) * history.step;
   const from = { boot: history.begin.boot + ago, wall: history.begin.wall + ago };
   return { from, isWhole: first >= 0 && values[first] != null };
+}
+
+const TOLD = { spans: "Which conditions and thresholds held", events: "What happened", minutes: "Which cgroups made others wait" };
+
+/** What the agent does not know of the time that was asked for, as a sentence; empty: it knows all. */
+export function unknownOf(events: HistoryEvents | null, of: keyof typeof TOLD): string {
+  if (!events) return "There is no answer yet.";
+  const { begin, end, knownSince: { [of]: since } } = events;
+  if (!since || since.boot >= end.boot) return `${TOLD[of]} in this time is not known.`;
+  return since.boot > begin.boot ? `${TOLD[of]} before ${clock(since.wall, end.wall)} is not known.` : "";
+}
+
+/** What holds at the end of the time that was asked for. */
+export const openSpans = (events: HistoryEvents | null) => events?.spans.filter(({ end, state }) => end == null && state !== "Unknown") ?? [];
+
+export interface MetNow {
+  name: string;
+  state: "met" | "due";
+  begin: Moment;
+}
+
+/** The name of a threshold, as the agent has it. */
+function nameOf(threshold: Trigger): string {
+  if ("eviction" in threshold) return threshold.eviction.signal;
+  const { scope, on } = threshold.pressure;
+  const of = Object.keys(on)[0] ?? "";
+  return of === "exhaustion" || of === "refaults" ? `${scope}.memory.${of}` : `${scope}.${of}.pressure`;
+}
+
+/** The thresholds that are met, from the tick itself: the history may not reach back to it. */
+export function metNow({ at, decision }: Snapshot, events: HistoryEvents | null): MetNow[] {
+  return decision.assessment.met.map(({ threshold, since, isDue }) => {
+    const [name, state] = [nameOf(threshold), isDue ? "due" : "met"] as const;
+    const { grace } = "eviction" in threshold ? threshold.eviction : threshold.pressure;
+    const boot = Math.min(at.boot, since + (isDue ? grace : 0));
+    const known = openSpans(events).find((span) => span.name === name && span.state === state);
+    return { name, state, begin: known?.begin ?? { boot, wall: at.wall - (at.boot - boot) } };
+  });
 }
 
 /** What to shade of a chart of the node: whenever a condition of its resource was True, and when its

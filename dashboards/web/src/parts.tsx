@@ -4,7 +4,8 @@
 
 import type { ComponentChildren } from "preact";
 import { useId, useState } from "preact/hooks";
-import type { Mood, Snapshot, Status } from "./api";
+import type { HistoryEvents, Mood, Snapshot, Status } from "./api";
+import { unknownOf } from "./history";
 import type { Name } from "./words";
 
 interface Titled {
@@ -81,6 +82,10 @@ export const Sentences = ({ of, nothing }: { of: string[]; nothing?: string }) =
   ) : (
     <p class="why">{nothing}</p>
   );
+
+/** What is not known of the time that events are of: never taken for a time in which nothing was. */
+export const Unknown = ({ events, of }: { events: HistoryEvents | null; of: keyof HistoryEvents["knownSince"] }) =>
+  events && unknownOf(events, of) ? <p class="why unknown">{unknownOf(events, of)}</p> : null;
 
 export interface Column<Row> {
   head: string;

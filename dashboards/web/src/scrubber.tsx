@@ -51,7 +51,8 @@ const SIGNS: Record<string, string> = { oomKill: "✕", action: "▼" };
 const isWorse = ({ kind, state }: Span) => state === "due" || (kind !== "threshold" && state === "True");
 
 /** Whenever something held that is worth a look, and each thing that happened. */
-function Track({ recording: { spans, ...recording }, within }: { recording: Recording; within: Window }) {
+function Track({ recording, within }: { recording: Recording; within: Window }) {
+  const { spans, knownSince } = recording;
   const place = (wall: number) => placeOf(wall, within);
   const bar = (key: string, from: number, to: number, kind: string) => (
     <rect key={key} class={kind} x={`${place(from)}%`} y={14} width={`${Math.max(0.3, place(to) - place(from))}%`} height={8} />
@@ -61,10 +62,11 @@ function Track({ recording: { spans, ...recording }, within }: { recording: Reco
   return (
     <svg class="track" aria-hidden="true">
       <rect class="lane-false" x="0" y={14} width="100%" height={8} />
+      <rect class="lane-unknown" x="0" y={14} width={`${place(knownSince?.wall ?? within.end)}%`} height={8} />
       {held
         .sort((a, b) => Number(isWorse(a)) - Number(isWorse(b)))
         .map((span, i) => bar(`${i}`, span.begin.wall, span.end?.wall ?? within.end, isWorse(span) ? "lane-true" : "lane-met"))}
-      {marked({ ...recording, spans }).filter(({ at }) => isWithin(at.wall, at.wall)).map(({ at, kind }, i) =>
+      {marked(recording).filter(({ at }) => isWithin(at.wall, at.wall)).map(({ at, kind }, i) =>
         SIGNS[kind] ? (
           <text key={i} class={`sign ${kind}`} x={`${place(at.wall)}%`} y={11} text-anchor="middle">
             {SIGNS[kind]}
@@ -126,7 +128,7 @@ function Events({ film: { recording, incidents } }: { film: Film }) {
       ]}
       rows={all}
       rowKey={({ at, text }, i) => `${at.wall} ${text} ${i}`}
-      nothing="Nothing happened."
+      nothing={recording.knownSince ? "Nothing happened." : "What happened is not known."}
     />
   );
 }
@@ -152,6 +154,8 @@ export function Scrubber({ film, link }: { film: Film; link: Link }) {
     timer.current = setTimeout(() => void seek(begin / MILLI + to), REST);
   };
   const last = latest(recording, wall);
+  const since = recording.knownSince?.wall ?? Infinity;
+  const isUnknown = wall < since;
   const button = (id: string, sign: string, label: string, key: string, act: () => void) => (
     <button id={id} type="button" aria-label={label} title={`${label} (${key})`} onClick={act}>
       {sign}
@@ -222,7 +226,7 @@ export function Scrubber({ film, link }: { film: Film; link: Link }) {
       <p class="ends">
         <span>{clock(begin, end)}</span>
         <span id="happened" class="happened">
-          {last ? `${clock(last.at.wall, wall)} ${last.text}` : "Nothing has happened yet."}
+          {isUnknown ? "What had happened by then is not known." : last ? `${clock(last.at.wall, wall)} ${last.text}` : "Nothing has happened yet."}
         </span>
         <span>{isLive && end === endOf(film)?.wall ? "now" : clock(end)}</span>
       </p>
@@ -230,7 +234,7 @@ export function Scrubber({ film, link }: { film: Film; link: Link }) {
         <p class="legend">
           <span class="key lane-true" />
           condition True, or threshold due <span class="key lane-met" />
-          threshold met <b class="sign" aria-hidden="true">▼</b> step <b class="sign" aria-hidden="true">✕</b> OOM kill
+          threshold met {begin < since && <><span class="key lane-unknown" /> not known </>}<b class="sign" aria-hidden="true">▼</b> step <b class="sign" aria-hidden="true">✕</b> OOM kill
           {film.incidents.length > 0 && <><span class="key incident" /> incident</>}
         </p>
         <Behind label="events of the recording">{() => <Events film={film} />}</Behind>

@@ -4,20 +4,18 @@ import { useState } from "preact/hooks";
 import type { Blame, HistoryEvents, Nanos, Snapshot } from "../api";
 import { useLastMinute } from "../film";
 import { useEvents } from "../history";
-import { Named, Panel, Table } from "../parts";
+import { Named, Panel, Table, Unknown } from "../parts";
 import type { Past } from "../stream";
 import { byHarm, lately, type Pairs, plus, summed } from "../waits";
 import { age, called, percent, SECOND, time } from "../words";
 
 const LENGTHS = [10, 60, 600] as const;
 const MOST = 8; // rows and columns of the matrix
-const MINUTE = 60 * SECOND;
 
 /** The six pairs of each minute that cost most: the agent keeps no more. */
-function ofMinutes(events: HistoryEvents | null, view: Snapshot): Pairs {
+function ofMinutes(events: HistoryEvents | null): Pairs {
   const minutes = events?.minutes ?? [];
-  const begin = minutes[0]?.begin.boot ?? view.at.boot;
-  return { pairs: summed(minutes.map(({ aggressions }) => aggressions)), over: view.at.boot - Math.max(begin, view.at.boot - 10 * MINUTE) };
+  return { pairs: summed(minutes.map(({ aggressions }) => aggressions)), over: minutes.reduce((sum, { over }) => sum + over, 0) };
 }
 
 interface Party {
@@ -54,6 +52,7 @@ function Matrix({ view, of: { pairs, over }, chosen, choose }: MatrixOf) {
   const perSecond = (sum: Nanos) => time(Math.round(sum / (over / SECOND)));
   const isOwn = (row: { id: number }, column: { id: number }) => row.id === column.id;
   const heat = (waited: number) => `heat${Math.max(1, Math.min(5, Math.ceil(Math.sqrt(waited / longest) * 5)))}`;
+  if (over === 0) return <p>No minute of this time is told: either it was not over at this moment, or the agent does not keep it.</p>;
   if (pairs.length === 0) return <p>{view.whole.cpu ? "No cgroup waited for another one." : "Not measured: see Health."}</p>;
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Sufferers by aggressors">
@@ -110,7 +109,7 @@ export function Who({ view, past }: { view: Snapshot; past: Past[] }) {
   const [chosen, choose] = useState<string | null>(null);
   useLastMinute();
   const events = useEvents({ view: "blame", end: null, span: 600 }).data;
-  const of = length === 600 ? ofMinutes(events, view) : lately(past, length);
+  const of = length === 600 ? ofMinutes(events) : lately(past, length);
   const whole = new Map<number, number>();
   for (const { victim, time } of of.pairs) whole.set(victim, (whole.get(victim) ?? 0) + time);
   const evidence = of.pairs.filter(({ victim, aggressor }) => chosen === null || keyOf(victim, aggressor) === chosen);
@@ -128,9 +127,10 @@ export function Who({ view, past }: { view: Snapshot; past: Past[] }) {
       <Panel title="Who hurts whom" aside={tools} id="matrix">
         <p class="why">
           {length === 600
-            ? "From the agent's memory: the six pairs of each minute that cost most. Others are missing here."
+            ? "From the agent's memory: the six pairs of each minute that cost most. Others are missing here, and so is the minute that was not over at a moment in the past."
             : "Summed by this page from each tick: the forty pairs of each that cost most. What was before this page was opened is from the agent's recording, if it has one."}
         </p>
+        {length === 600 && <Unknown events={events} of="minutes" />}
         <Matrix view={view} of={of} chosen={chosen} choose={choose} />
       </Panel>
       <Panel
@@ -154,7 +154,7 @@ export function Who({ view, past }: { view: Snapshot; past: Past[] }) {
           ]}
           rows={evidence.slice(0, 40)}
           rowKey={({ victim, aggressor }) => keyOf(victim, aggressor)}
-          nothing={view.whole.cpu ? "No cgroup waited for another one." : "Not measured: see Health."}
+          nothing={of.over === 0 ? "Not known." : view.whole.cpu ? "No cgroup waited for another one." : "Not measured: see Health."}
         />
       </Panel>
     </>

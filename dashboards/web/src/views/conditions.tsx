@@ -1,8 +1,8 @@
 // Conditions and thresholds over time, with the rule that fired, and what happened.
 
 import type { Condition, HistoryEvents, Moment, OomRecord, Snapshot, Span } from "../api";
-import { useEvents } from "../history";
-import { Behind, Named, Panel, Sentences, StatusWord, Table } from "../parts";
+import { unknownOf, useEvents } from "../history";
+import { Behind, Named, Panel, Sentences, StatusWord, Table, Unknown } from "../parts";
 import type { Route } from "../route";
 import { age, called, clock, partOf, percent, sentence, spaced } from "../words";
 import { Range, Refused } from "./time";
@@ -45,7 +45,7 @@ function told({ state, begin, end, why }: Span, { wall }: Moment): string {
 }
 
 function Lanes({ events }: { events: HistoryEvents }) {
-  const { begin, end, spans } = events;
+  const { begin, end, spans, knownSince } = events;
   // What was True first, then what was judged, then what could not be.
   const order = { True: 0, False: 1, Unknown: 2 };
   const best = (name: string) => Math.min(...spans.filter((span) => span.name === name).map((span) => order[statusOf(span)]));
@@ -63,6 +63,7 @@ function Lanes({ events }: { events: HistoryEvents }) {
             <div role="img" tabIndex={0} aria-label={`${name}. ${last.join(" ")}`}>
               <svg viewBox={`0 0 ${WIDTH} ${LANE}`} preserveAspectRatio="none" aria-hidden="true">
                 <rect class="lane-ground" x={0} y={0} width={WIDTH} height={LANE} />
+                <rect class="lane-unknown" x={0} y={2} width={knownSince.spans ? x(knownSince.spans) : WIDTH} height={LANE - 4} />
                 {own.map((span) => {
                   const [from, to] = [x(span.begin), x(span.end ?? end)];
                   return (
@@ -101,7 +102,7 @@ function Spans({ events }: { events: HistoryEvents }) {
       ]}
       rows={[...events.spans].reverse()}
       rowKey={({ name, begin, state }) => `${name} ${state} ${begin.wall}`}
-      nothing="Nothing held."
+      nothing={unknownOf(events, "spans") || "Nothing held."}
     />
   );
 }
@@ -150,11 +151,12 @@ export function Conditions({ view, route }: { view: Snapshot; route: Route }) {
           Unknown <span class="key lane-false" />
           False
         </p>
+        <Unknown events={events} of="spans" />
         {events && <Lanes events={events} />}
         {events && <Behind label="Conditions and thresholds over time">{() => <Spans events={events} />}</Behind>}
       </Panel>
       <Events view={view} events={events} />
-      <OomKills view={view} />
+      <OomKills view={view} events={events} />
     </>
   );
 }
@@ -162,6 +164,7 @@ export function Conditions({ view, route }: { view: Snapshot; route: Route }) {
 function Events({ view, events }: { view: Snapshot; events: HistoryEvents | null }) {
   return (
     <Panel title="Events" id="events">
+      <Unknown events={events} of="events" />
       <Table
         caption="What happened in this time, newest first."
         columns={[
@@ -171,13 +174,15 @@ function Events({ view, events }: { view: Snapshot; events: HistoryEvents | null
         ]}
         rows={[...(events?.events ?? [])].reverse().slice(0, 100)}
         rowKey={({ at, kind, text }, i) => `${at.wall} ${kind} ${text} ${i}`}
-        nothing="Nothing happened."
+        nothing={unknownOf(events, "events") || "Nothing happened."}
       />
     </Panel>
   );
 }
 
-function OomKills({ view }: { view: Snapshot }) {
+function OomKills({ view, events }: { view: Snapshot; events: HistoryEvents | null }) {
+  const since = events?.knownSince.events;
+  const isKnown = since != null && since.boot <= view.at.boot;
   const limit = ({ kill, limitPath }: OomRecord) => {
     if (kill.limit != null) return called(view, kill.limit, limitPath);
     return { name: kill.limitKnown ? "the node's memory" : "unknown", sub: "" };
@@ -201,7 +206,7 @@ function OomKills({ view }: { view: Snapshot }) {
         ]}
         rows={view.recentOomKills}
         rowKey={({ wall, kill }) => `${wall} ${kill.victimPid}`}
-        nothing="No OOM kill since the agent started."
+        nothing={isKnown ? "No OOM kill since the agent started." : "OOM kills before this moment are not known."}
       />
     </Panel>
   );

@@ -1,8 +1,8 @@
 // The newest decision: candidates by key, who is spared and why, what was done and what it came to.
 
 import type { Candidate, HistoryEvents, Ranking, Snapshot } from "../api";
-import { useEvents } from "../history";
-import { Meter, Named, Panel, Sentences, Table } from "../parts";
+import { unknownOf, useEvents } from "../history";
+import { Meter, Named, Panel, Sentences, Table, Unknown } from "../parts";
 import type { Route } from "../route";
 import { age, bytes, clock, fullName, mode, ofPath, sentence, spaced, time } from "../words";
 import { Range, Refused } from "./time";
@@ -108,6 +108,7 @@ function Past({ events, error, route }: { events: HistoryEvents | null; error: s
   return (
     <Panel title="Earlier actions" id="actions" aside={<Range route={route} />}>
       <Refused error={error} route={route} />
+      <Unknown events={events} of="events" />
       <Table
         caption="What isobar did, or would have done, and what came of it; newest first."
         columns={[
@@ -127,7 +128,7 @@ function Past({ events, error, route }: { events: HistoryEvents | null; error: s
         ]}
         rows={ids}
         rowKey={String}
-        nothing="No action in this time."
+        nothing={unknownOf(events, "events") || "No action in this time."}
       />
     </Panel>
   );

@@ -1,10 +1,10 @@
 // The first screen: is this node short of something, of what, because of whom, since when, what
 // isobar did or would do, and why.
 
-import type { Condition, History, HistoryEvents, Maybe, Moment, Resource, Rules, Scope, Snapshot, Span } from "../api";
+import type { Condition, History, HistoryEvents, Maybe, Moment, Resource, Rules, Scope, Snapshot } from "../api";
 import { Chart, type Drawn } from "../chart";
-import { risen, shaded, sinceKnown, thresholds, useEvents, useHistory, useRules } from "../history";
-import { Meter, MoodWord, Named, Panel, Sentences, StatusWord, VerdictWord } from "../parts";
+import { type MetNow, metNow, openSpans, risen, shaded, sinceKnown, thresholds, useEvents, useHistory, useRules } from "../history";
+import { Meter, MoodWord, Named, Panel, Sentences, StatusWord, Unknown, VerdictWord } from "../parts";
 import { link } from "../route";
 import type { Past } from "../stream";
 import { isNotable, lately, sufferers, worst, worstShare } from "../waits";
@@ -25,9 +25,6 @@ const MEASURES: Record<Resource, string[]> = {
 };
 
 type ScopeName = Condition["scope"];
-
-/** What holds now. */
-const openSpans = (events: HistoryEvents | null) => events?.spans.filter(({ end, state }) => end == null && state !== "Unknown") ?? [];
 
 function conditionsOf(view: Snapshot, resource: Resource): Condition[] {
   const wanted = resource === "io" ? "disk" : resource;
@@ -55,12 +52,12 @@ function rawSince(history: History | null, view: Snapshot, { resource, mood }: S
 }
 
 function Verdict({ view, past, history, events }: { view: Snapshot; past: Past[]; history: History | null; events: HistoryEvents | null }) {
-  const { conditions } = view.decision.assessment;
+  const { conditions, nodePressure } = view.decision.assessment;
   const holds = conditions.filter(({ status }) => status === "True");
   const unknown = conditions.filter(({ status }) => status === "Unknown");
-  const open = openSpans(events);
-  const met = open.filter(({ kind }) => kind === "threshold");
-  const ofKubelet = open.filter(({ kind, state }) => kind === "nodePressure" && state === "True");
+  const met = metNow(view, events);
+  const begun = openSpans(events).filter(({ kind }) => kind === "nodePressure");
+  const ofKubelet = nodePressure.map((name) => ({ name, begin: begun.find((span) => span.name === name)?.begin }));
   // The kubelet keeps its conditions for minutes after their thresholds were last met.
   const isMet = (name: string) => met.some((threshold) => OF_KUBELET[name]?.test(threshold.name) ?? true);
   const isUnmeasured = (name: string) =>
@@ -116,12 +113,12 @@ function Verdict({ view, past, history, events }: { view: Snapshot; past: Past[]
             ) : (
               <MoodWord mood="waits" word={`${name} of the kubelet holds on`} />
             )}{" "}
-            {since(begin, view.at)}
+            {begin && since(begin, view.at)}
             {!isMet(name) && (isUnmeasured(name) ? "; its threshold cannot be measured" : "; its threshold is no longer met, and it ends minutes after that")}
           </li>
         ))}
-        {met.map((span) => (
-          <Met key={span.name} span={span} now={view.at} />
+        {met.map((one) => (
+          <Met key={one.name} of={one} now={view.at} />
         ))}
         {[...byReason(unknown)].map(([why, types]) => (
           <li key={why}>
@@ -150,11 +147,10 @@ function byReason(unknown: Condition[]): Map<string, string[]> {
   return all;
 }
 
-const Met = ({ span, now }: { span: Span; now: Moment }) => (
+const Met = ({ of: { name, state, begin }, now }: { of: MetNow; now: Moment }) => (
   <li>
-    <MoodWord mood={span.state === "due" ? "pressed" : "waits"} word={`threshold ${span.name} is ${span.state}`} />{" "}
-    {since(span.begin, now)}
-    {span.state === "due" ? ": steps may be taken" : ": in its grace period"}
+    <MoodWord mood={state === "due" ? "pressed" : "waits"} word={`threshold ${name} is ${state}`} /> {since(begin, now)}
+    {state === "due" ? ": steps may be taken" : ": in its grace period"}
   </li>
 );
 
@@ -247,6 +243,7 @@ function Relief({ view, events, isRecorded }: { view: Snapshot; events: HistoryE
           Mode: {mode(view)}.
         </p>
       )}
+      <Unknown events={events} of="events" />
       {did.length > 0 && (
         <>
           <h3>Steps {inWhichHour(isRecorded)}</h3>
@@ -332,7 +329,7 @@ function isJudged(view: Snapshot, events: HistoryEvents | null, scope: ScopeName
   const own = scope === "kubepods" ? "allocatableMemory.available" : "memory.available";
   const isOf = (signal: string) =>
     signal.startsWith(`${scope}.${resource === "io" ? "disk" : resource}.`) || (resource === "memory" && signal === own);
-  const signals = [view.decision.ranking?.signal ?? "", ...openSpans(events).flatMap(({ kind, name }) => (kind === "threshold" ? [name] : []))];
+  const signals = [view.decision.ranking?.signal ?? "", ...metNow(view, events).map(({ name }) => name)];
   return signals.some(isOf) || conditionsOf(view, resource).some((one) => one.scope === scope && one.status === "True");
 }
 

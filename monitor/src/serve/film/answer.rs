@@ -47,6 +47,8 @@ pub(in crate::serve) struct Recording {
     spans: Vec<Span>,
     /// As in `HistoryEvents`, of all its time.
     events: Vec<Event>,
+    /// From when on these are all that there were; `None` if none is known.
+    known_since: Option<Moment>,
 }
 
 /// The ticks up to a moment, each in brief.
@@ -108,22 +110,23 @@ impl Recording {
             problem: Some(why.to_string()),
             spans: Vec::new(),
             events: Vec::new(),
+            known_since: None,
         }
     }
 
     /// Of an agent and what it has recorded so far; what held and happened is from its history.
     fn going_on(begin: Moment, newest: &Published) -> Self {
-        let (spans, events) = newest.history.told();
+        let (spans, events, known_since) = newest.history.told();
         let (begin, end) = (Some(begin), Some(newest.at));
         let nothing = Self::nothing(&FilmError::Empty);
-        Self { is_served: true, begin, end, problem: None, spans, events, ..nothing }
+        Self { is_served: true, begin, end, problem: None, spans, events, known_since, ..nothing }
     }
 }
 
 impl Opened {
     fn about(&self) -> Recording {
         let course = runs::lock(&self.course);
-        let (spans, events) = course.told();
+        let (spans, events, known_since) = course.told();
         Recording {
             is_served: true,
             is_live: false,
@@ -136,6 +139,7 @@ impl Opened {
             problem: course.problem.clone(),
             spans,
             events,
+            known_since,
         }
     }
 }

@@ -105,15 +105,20 @@ impl Course {
         self.left_out.oom_kills += over as u64;
     }
 
-    /// Everything that held and happened; what held when a run ended, held until then.
-    pub(super) fn told(&self) -> (Vec<Span>, Vec<Event>) {
-        let (mut spans, mut events) = (Vec::new(), Vec::new());
+    /// Everything that held and happened, and from when on that is all that there was; what held when
+    /// a run ended, held until then.
+    pub(super) fn told(&self) -> (Vec<Span>, Vec<Event>, Option<Moment>) {
+        let (mut spans, mut events, mut since) = (Vec::new(), Vec::new(), None);
         for run in &self.runs {
-            let (held, happened) = run.history.told();
+            let (held, happened, own) = run.history.told();
             spans.extend(held.into_iter().map(|span| span.until(run.end)));
             events.extend(happened);
+            // A run that had no room for its begin hides what was before it, too.
+            if since.is_none() || own > Some(run.begin) {
+                since = own;
+            }
         }
-        (spans, events)
+        (spans, events, since)
     }
 }
 
@@ -164,6 +169,7 @@ pub(super) fn note(own: &mut Publisher, reel: &Reel, step: &mut Step) {
 mod tests {
     use super::*;
     use isobar_core::model::cgroup::CgroupId;
+    use isobar_core::model::decision::Event as Change;
     use isobar_core::model::stall::OomKill;
 
     #[test]
@@ -203,5 +209,40 @@ mod tests {
         assert!(course.known(&facts(2), at(9)).is_none(), "the first three are gone");
         let known = course.known(&facts(3), at(9)).unwrap();
         assert_eq!(known.kills.len(), 6, "seconds 3 to 8");
+    }
+
+    #[test]
+    fn told_says_from_when_on_it_is_all() {
+        let at = |run: u64, second: u64| Moment {
+            boot: Nanos(second * Nanos::SECOND.0),
+            wall: Nanos((run * 10_000 + second) * Nanos::SECOND.0),
+        };
+        let mut course = Course::default();
+        assert_eq!(course.told().2, None);
+        #[rustfmt::skip]
+        let table = [
+            // run, its ticks, each with an event; from when on all are told
+            (1, 3,     at(1, 1)),
+            (2, 3,     at(1, 1)),
+            (3, 2_050, at(3, 2)), // it keeps 2,048
+            (4, 3,     at(3, 2)),
+        ];
+        for (run, ticks, want) in table {
+            let facts = NodeFacts { boot_id: run.to_string(), ..NodeFacts::default() };
+            let room = Room::OF_RECORDING;
+            let mut own = Publisher::with_room(facts.clone(), at(run, 1), channel().0, room);
+            course.begin(facts, at(run, 1), own.history());
+            for tick in 1..=ticks {
+                let mut step = Step::default();
+                let change =
+                    Change { reason: "R".into(), message: String::new(), is_warning: false };
+                (step.snapshot.at, step.snapshot.tick) = (at(run, tick), tick);
+                (step.decision.at, step.decision.tick) = (at(run, tick), tick);
+                step.decision.relief.events = vec![change];
+                own.record(&mut step, None);
+                course.tick(at(run, tick), Vec::new());
+            }
+            assert_eq!(course.told().2, Some(want), "run {run}");
+        }
     }
 }

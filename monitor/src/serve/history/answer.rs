@@ -8,11 +8,12 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde::{Serialize, Serializer};
 
+use super::minutes::Minute;
 use super::query::{Stretch, only, wanted};
 use super::rings::{Grid, Rings};
 use super::row::of_cgroup;
 use super::series::{ALL, Code, Keeps, OF_CGROUP, Series, Unit};
-use super::spans::{Event, Minute, Span};
+use super::spans::{Event, KnownSince, Span};
 use crate::serve::film::Film;
 use crate::serve::film::desk::Shift;
 use crate::serve::film::moment::Seen;
@@ -85,6 +86,7 @@ pub(in crate::serve) struct History {
 /// What held, what happened, and who made others wait.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
 pub(in crate::serve) struct HistoryEvents<'a> {
     /// The newest tick in it.
     tick: u64,
@@ -93,8 +95,9 @@ pub(in crate::serve) struct HistoryEvents<'a> {
     /// Conditions, thresholds and the kubelet's conditions, in the order in which they began.
     spans: Vec<Span>,
     events: Vec<&'a Event>,
-    /// The waits of each minute that cost most.
+    /// The waits of each minute that cost most; of a moment in the past, those of minutes that were over.
     minutes: Vec<&'a Minute>,
+    known_since: KnownSince,
 }
 
 pub(in crate::serve) async fn series(
@@ -222,13 +225,17 @@ pub(in crate::serve) async fn events(
         let Stretch { begin, end } =
             Stretch::parse(begin.as_deref(), end.as_deref(), USUAL_EVENTS, now)?;
         let kept = published.history.lock();
+        // Another tick may have come within the same second.
+        let shown = published.at.boot;
+        let end = end.min(shown.plus(Nanos(1)));
         let content = HistoryEvents {
             tick: published.tick,
             begin: moment(begin, now),
             end: moment(end, now),
-            spans: kept.spans.spans(begin, end, now.boot),
+            spans: kept.spans.spans(begin, end, shown),
             events: kept.spans.events(begin, end),
-            minutes: kept.spans.minutes(begin, end),
+            minutes: kept.spans.minutes(begin, end, shown),
+            known_since: kept.spans.known_since(),
         };
         Ok(Document::new("HistoryEvents", content).to_json())
     })

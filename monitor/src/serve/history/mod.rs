@@ -4,6 +4,7 @@
 //! The tick's thread fills it and never waits for a reader: while one reads, ticks queue up.
 
 pub(super) mod answer;
+mod minutes;
 mod query;
 mod rings;
 mod row;
@@ -59,7 +60,7 @@ impl Kept {
         }
         let Entry { tick, at, interval, row, told } = entry;
         self.rings.put(at.boot, interval, &row);
-        self.spans.put(at, tick, told);
+        self.spans.put(at, interval, tick, told);
     }
 }
 
@@ -85,11 +86,12 @@ impl History {
         std::mem::swap(&mut *kept, &mut *older);
     }
 
-    /// Everything that held and happened.
-    pub(super) fn told(&self) -> (Vec<Span>, Vec<Event>) {
+    /// Everything that held and happened, and from when on that is all that there was.
+    pub(super) fn told(&self) -> (Vec<Span>, Vec<Event>, Option<Moment>) {
         let (kept, ever) = (self.lock(), Nanos(u64::MAX));
         let events = kept.spans.events(Nanos(0), ever).into_iter().cloned().collect();
-        (kept.spans.spans(Nanos(0), ever, ever), events)
+        let known = kept.spans.known_since();
+        (kept.spans.spans(Nanos(0), ever, ever), events, known.spans.max(known.events))
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {

@@ -1,12 +1,11 @@
-//! What held from when to when (conditions, thresholds), what happened (changes, actions, outcomes,
-//! OOM kills), and which cgroups made others wait in each minute.
+//! What held from when to when (conditions, thresholds), and what happened (changes, actions,
+//! outcomes, OOM kills).
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use serde::Serialize;
 
-use isobar_core::model::cgroup::CgroupId;
+use super::minutes::{Minute, Minutes, OF_TICK};
 use isobar_core::model::condition::{ConditionName, Status};
 use isobar_core::model::decision::{Assessment, Decision, NodePressure, Outcome, Trigger};
 use isobar_core::model::sample::{Moment, PAUSE};
@@ -14,7 +13,6 @@ use isobar_core::model::snapshot::Blame;
 use isobar_core::model::units::Nanos;
 use isobar_core::policy::explain::{self, relief as words};
 use isobar_core::view::OomRecord;
-use isobar_core::view::cpu_loss::Harm;
 
 /// How much is kept.
 #[derive(Debug, Clone, Copy)]
@@ -34,11 +32,6 @@ impl Room {
 const TEXT: usize = 512;
 /// Bytes of a span's reason.
 const WHY: usize = 200;
-/// Pairs of cgroups that are kept of a tick and of a minute, and that are counted within one.
-const OF_TICK: usize = 8;
-const OF_MINUTE: usize = 6;
-const COUNTED: usize = 64;
-const MINUTE: u64 = 60 * Nanos::SECOND.0;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Subject {
@@ -136,13 +129,14 @@ pub(in crate::serve) struct Event {
     text: String,
 }
 
-/// Who made whom wait in a minute.
-#[derive(Debug, Clone, Default, Serialize)]
+/// From when on all is told that there was; before it some may be missing. `None`: nothing of this
+/// time is known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Minute {
-    pub(super) begin: Moment,
-    aggressions: Vec<Blame>,
+pub(super) struct KnownSince {
+    pub(super) spans: Option<Moment>,
+    pub(super) events: Option<Moment>,
+    pub(super) minutes: Option<Moment>,
 }
 
 /// The state of a condition or threshold in one tick.
@@ -258,19 +252,22 @@ pub(super) struct Spans {
     open: Vec<Span>,
     ended: VecDeque<Span>,
     events: VecDeque<Event>,
-    minutes: VecDeque<Minute>,
-    /// Of the last minute, all pairs that are counted.
-    pairs: BTreeMap<(CgroupId, CgroupId), Blame>,
+    minutes: Minutes,
+    known: KnownSince,
 }
 
 impl Spans {
     pub(super) fn new(room: Room) -> Self {
-        let (last, resumed, open, ended, events, minutes, pairs) = Default::default();
-        Self { room, last, resumed, open, ended, events, minutes, pairs }
+        let (last, resumed, open, ended, events, known) = Default::default();
+        let minutes = Minutes::new(room.minutes);
+        Self { room, last, resumed, open, ended, events, minutes, known }
     }
 
-    pub(super) fn put(&mut self, at: Moment, tick: u64, told: Told) {
+    /// Puts in a tick that was `interval` long.
+    pub(super) fn put(&mut self, at: Moment, interval: Nanos, tick: u64, told: Told) {
         let Told { found, events, aggressions } = told;
+        self.known.spans.get_or_insert(at);
+        self.known.events.get_or_insert(at);
         self.pause(at, tick);
         let holds = |span: &Span| {
             found.iter().any(|one| (one.subject, one.state) == (span.subject, span.state))
@@ -291,9 +288,11 @@ impl Spans {
                 self.events.push_back(event);
             }
         }
-        newest(&mut self.ended, self.room.told);
-        newest(&mut self.events, self.room.told);
-        self.blame(at, aggressions);
+        let gone = newest(&mut self.ended, self.room.told);
+        self.known.spans = gone.and_then(|span| span.end).or(self.known.spans);
+        let gone = newest(&mut self.events, self.room.told);
+        self.known.events = gone.map(|event| event.at).or(self.known.events);
+        self.minutes.put(at, interval, aggressions);
     }
 
     /// Ends what held when no agent ran, or none that could tell: it was last seen in the last tick.
@@ -311,37 +310,6 @@ impl Spans {
     fn has_release(&self, new: &Event) -> bool {
         let is_it = |old: &Event| (old.kind, old.action) == (new.kind, new.action);
         new.kind == Happened::Release && self.events.iter().any(is_it)
-    }
-
-    /// Adds the waits of a tick that cost most to those of its minute.
-    fn blame(&mut self, at: Moment, aggressions: Vec<Blame>) {
-        let into = at.boot.0 % MINUTE;
-        let begin = Moment { boot: Nanos(at.boot.0 - into), wall: at.wall.since(Nanos(into)) };
-        if self.minutes.back().is_none_or(|minute| minute.begin.boot != begin.boot) {
-            self.pairs.clear();
-            self.minutes.push_back(Minute { begin, aggressions: Vec::new() });
-            newest(&mut self.minutes, self.room.minutes);
-        }
-        for blame in aggressions {
-            let pair = (blame.victim, blame.aggressor);
-            if self.pairs.len() >= COUNTED && !self.pairs.contains_key(&pair) {
-                let least = self.pairs.iter().min_by_key(|(_, blame)| Harm::of(blame));
-                let least = least.map(|(pair, _)| *pair);
-                least.and_then(|pair| self.pairs.remove(&pair));
-            }
-            match self.pairs.get_mut(&pair) {
-                Some(known) => {
-                    let Harm { loss, time } = Harm::of(known).plus(Harm::of(&blame));
-                    (known.loss, known.time) = (Some(loss), time);
-                }
-                None => _ = self.pairs.insert(pair, blame),
-            }
-        }
-        let mut most: Vec<_> = self.pairs.values().collect();
-        most.sort_by_key(|blame| Reverse(Harm::of(blame)));
-        if let Some(minute) = self.minutes.back_mut() {
-            minute.aggressions = most.into_iter().take(OF_MINUTE).cloned().collect();
-        }
     }
 
     /// What held at any time from `begin` to `end`, in the order in which it began, as it was known
@@ -365,18 +333,19 @@ impl Spans {
         all
     }
 
-    /// Every minute of which a part lies between.
-    pub(super) fn minutes(&self, begin: Nanos, end: Nanos) -> Vec<&Minute> {
-        let within = |minute: &&Minute| {
-            minute.begin.boot < end && minute.begin.boot.plus(Nanos(MINUTE)) > begin
-        };
-        self.minutes.iter().filter(within).collect()
+    /// See [`Minutes::between`].
+    pub(super) fn minutes(&self, begin: Nanos, end: Nanos, now: Nanos) -> Vec<&Minute> {
+        self.minutes.between(begin, end, now)
+    }
+
+    pub(super) fn known_since(&self) -> KnownSince {
+        KnownSince { minutes: self.minutes.known_since(), ..self.known }
     }
 }
 
-/// Keeps the last `n`.
-fn newest<T>(all: &mut VecDeque<T>, n: usize) {
-    all.drain(..all.len().saturating_sub(n));
+/// Keeps the last `n`; the newest of those that it drops.
+pub(super) fn newest<T>(all: &mut VecDeque<T>, n: usize) -> Option<T> {
+    all.drain(..all.len().saturating_sub(n)).last()
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ fn met(is_due: bool) -> Met {
 
 fn put(spans: &mut Spans, second: u64, decision: Decision) {
     let decision = Decision { at: at(second), tick: second, ..decision };
-    spans.put(at(second), second, Told::of(&decision, &[], &[], &[]));
+    spans.put(at(second), Nanos::SECOND, second, Told::of(&decision, &[], &[], &[]));
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn spans_end_where_no_agent_ran() {
             let conditions = vec![condition(Status::True, 10)];
             let assessment = Assessment { conditions, ..Assessment::default() };
             let decision = Decision { assessment, at: at(*second), ..Decision::default() };
-            spans.put(at(*second), *tick, Told::of(&decision, &[], &[], &[]));
+            spans.put(at(*second), Nanos::SECOND, *tick, Told::of(&decision, &[], &[], &[]));
         }
         let seconds = |at: Moment| at.boot.0 / Nanos::SECOND.0;
         let all = spans.spans(Nanos(0), at(99).boot, at(99).boot);
@@ -141,30 +141,29 @@ fn events_are_bounded_and_in_order() {
     let all = spans.events(at(0).boot, at(600).boot);
     assert_eq!((all.len(), all[0].tick, all[511].tick), (Room::OF_AGENT.told, 88, 599));
     assert_eq!(all[511].text.len(), TEXT);
+    let known = spans.known_since();
+    assert_eq!((known.spans, known.events), (Some(at(0)), Some(at(87))), "event 87 has gone");
     assert!(all.is_sorted_by_key(|event| event.at.boot));
 }
 
 #[test]
-fn minutes_keep_the_waits_that_cost_most() {
-    let mut spans = Spans::new(Room::OF_AGENT);
-    let blame = |victim, aggressor, seconds: u64, lost: u64| Blame {
-        victim: CgroupId(victim),
-        aggressor: CgroupId(aggressor),
-        time: Nanos(seconds * Nanos::SECOND.0),
-        loss: Some(Nanos(lost * Nanos::SECOND.0)),
-        ..Blame::default()
-    };
-    for second in 120..=180 {
-        let mut waits = vec![blame(1, 2, 2, 1)];
-        waits.extend((0..5).map(|n| blame(second * 10 + n, 7, 200, 0)));
-        let told = Told::of(&Decision::default(), &waits, &[], &[]);
-        spans.put(at(second), second, told);
-        assert!(spans.pairs.len() <= COUNTED);
+fn known_since_is_when_the_last_span_ended_that_has_gone() {
+    let mut spans = Spans::new(Room { told: 2, minutes: 1 });
+    assert_eq!(spans.known_since(), KnownSince::default(), "nothing is known");
+    #[rustfmt::skip]
+    let table = [
+        // second, status, since when spans are known
+        (10, Status::True,  10),
+        (11, Status::False, 10),
+        (12, Status::True,  10),
+        (13, Status::False, 11), // the first one has gone
+        (14, Status::True,  12),
+    ];
+    for (second, status, want) in table {
+        let conditions = vec![condition(status, second)];
+        let assessment = Assessment { conditions, ..Assessment::default() };
+        put(&mut spans, second, Decision { assessment, ..Decision::default() });
+        let KnownSince { spans: held, events, .. } = spans.known_since();
+        assert_eq!((held, events), (Some(at(want)), Some(at(10))), "second {second}");
     }
-    let minutes = spans.minutes(at(0).boot, at(1_000).boot);
-    assert_eq!(minutes.iter().map(|one| one.begin).collect::<Vec<_>>(), [at(120), at(180)]);
-    let most = &minutes[0].aggressions;
-    assert_eq!((most.len(), &most[0]), (OF_MINUTE, &blame(1, 2, 120, 60)));
-    assert_eq!(minutes[1].aggressions[0], blame(1, 2, 2, 1));
-    assert!(spans.minutes(at(0).boot, at(120).boot).is_empty());
 }
