@@ -1,9 +1,15 @@
 //! The page of a live agent, which goes back in what the agent has recorded, and returns.
 
+use std::thread;
+use std::time::Duration;
+
+use isobar_core::model::cgroup::{CgroupId, CgroupPath};
+use isobar_core::model::snapshot::{Scope, Snapshot};
 use serde_json::{Value, json};
 
 use crate::chromium::Browser;
 use crate::kept::keep;
+use crate::made_up;
 use crate::page::{SERIOUS, SHOWN, axe, browser};
 use crate::server::{Server, recording};
 
@@ -228,4 +234,52 @@ fn live_page_says_what_is_not_known_of_a_moment() {
          && !told.includes('No cgroup waited')",
     );
     assert_eq!(browser.log("browser"), Vec::<Value>::new());
+}
+
+/// A node on which each tick has a service of its own.
+fn renamed(tick: u64) -> Snapshot {
+    let mut snapshot = made_up::snapshot(tick);
+    let path = CgroupPath(format!("/tick-{tick}.service").into());
+    snapshot.scopes.insert(CgroupId(77), Scope { path, ..snapshot.scopes[&CgroupId(22)].clone() });
+    snapshot
+}
+
+#[test]
+fn paused_page_asks_for_nothing_of_the_present() {
+    let Some(browser) = browser() else { return };
+    // Without a recording: what is there already stays.
+    let server = Server::of(renamed);
+    browser.open(&format!("{}#cgroups", server.url()));
+    let named = "Number(document.getElementById('tree')?.textContent.match(/tick-(\\d+)\\./)?.[1] ?? 0)";
+    browser.wait_until(&format!("return {named} > 0"));
+    click(&browser, "#pause");
+    wait_for_link(&browser, "paused");
+    let paused_at = browser.run(TICK).as_u64().unwrap();
+    thread::sleep(Duration::from_millis(4_500));
+    let shown = browser.run(&format!("return {named}")).as_u64().unwrap();
+    assert!((1..=paused_at).contains(&shown), "{shown} beside tick {paused_at}");
+    browser.press("5");
+    browser.wait_until(
+        "return document.getElementById('lanes')?.textContent.includes('keeps no recording') ?? false",
+    );
+
+    // With one: all is of the moment at which it was paused, and from there a reader goes back.
+    let dir = tempfile::tempdir().unwrap();
+    keep(&recording(), dir.path());
+    let server = Server::going_back("", dir.path());
+    browser.open(&format!("{}#now", server.url()));
+    wait_for_link(&browser, "live");
+    browser.wait_until("return document.querySelector('button.incident') !== null");
+    click(&browser, "#pause");
+    wait_for_link(&browser, "paused");
+    browser.requests(&server.url());
+    browser.press("3");
+    browser.wait_until("return document.getElementById('tree') !== null");
+    thread::sleep(Duration::from_millis(4_500));
+    let (asked, failed) = browser.requests(&server.url());
+    assert_eq!(failed, Vec::<String>::new());
+    let documents = ["cgroups", "history", "settings"].map(|one| format!("/api/v1/{one}"));
+    let of_now = |url: &&String| documents.iter().any(|one| url.contains(one)) && !url.contains("at=");
+    assert_eq!(asked.iter().filter(of_now).collect::<Vec<_>>(), Vec::<&String>::new());
+    assert!(asked.iter().any(|url| url.contains("cgroups?at=")), "{asked:?}");
 }

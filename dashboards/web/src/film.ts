@@ -5,7 +5,7 @@
 import { useEffect, useState } from "preact/hooks";
 import type { KeptIncident, Moment, Recording, Snapshot, Ticks } from "./api";
 import { momentOf, pin } from "./route";
-import { newestView, type Past, pause, prepend, start, tell } from "./stream";
+import { newestView, type Past, pause, prepend, shownView, start, tell, useLive } from "./stream";
 import { SECOND, showUtc } from "./words";
 
 const READING = 2_000; // milliseconds from one look at what was read of the recording to the next
@@ -47,10 +47,13 @@ export function useFilm(): Film | null {
   return now;
 }
 
-/** The recording where a moment of it is shown; null while an agent is followed. */
+/** The recording where a moment of it is shown, also that at which the page is paused; null while an
+ * agent is followed. */
 export function usePast(): Film | null {
   const film = useFilm();
-  return film && !isFollowing(film) ? film : null;
+  const { link, view } = useLive();
+  if (!film || !isFollowing(film)) return film;
+  return link === "paused" && view ? { ...film, shown: view } : null;
 }
 
 /** Why an agent cannot show earlier moments, in its words. */
@@ -153,9 +156,9 @@ export function toLive() {
   pause(false);
 }
 
-/** Where a step begins: what is shown, or the newest tick. */
+/** Where a step begins: the tick that is shown. */
 function from(): { tick: number; at: Moment } | null {
-  return film?.shown ?? newestView();
+  return film?.shown ?? shownView();
 }
 
 export function step(to: "next" | "previous") {

@@ -2,8 +2,9 @@
 
 import { useEffect, useState } from "preact/hooks";
 import type { Cgroups, Condition, History, HistoryEvents, Maybe, Moment, Percent, Recording, Rules, Series, Settings, Snapshot, Span, Trigger } from "./api";
-import { type Film, momentQuery, usePast } from "./film";
+import { type Film, isFollowing, momentQuery, useFilm, usePast } from "./film";
 import type { Route } from "./route";
+import { useLive } from "./stream";
 import { clock, SECOND } from "./words";
 
 const AGAIN = 10_000; // milliseconds
@@ -19,15 +20,21 @@ export interface Answer<T> {
   error: string | null;
 }
 
+const PAUSED = "the page is paused, and this agent, which keeps no recording, can tell of the present alone";
+
 /** A document of the agent, asked again every so many milliseconds; 0: once. Of a recording it is that
- * of the moment that is shown, and until it has come, that of the moment before. */
-export function useDocument<T>(of: string, live: number): Answer<T> {
-  const film = usePast();
+ * of the moment that is shown, and until it has come, that of the moment before, but never that of the
+ * present. While the page is paused it is of that moment, or what was there already. */
+export function useDocument<T>(asked: string, live: number): Answer<T> {
+  const [film, whole] = [usePast(), useFilm()];
+  const isHeld = useLive().link === "paused" && film === null;
+  const of = whole && !isFollowing(whole) ? `past ${asked}` : asked;
   const moment = momentQuery(film);
   const again = film === null ? live : film.recording.isWhole ? 0 : RETRY;
   const [answer, set] = useState<Answer<T> & { of: string }>({ of, data: null, error: null });
-  const path = moment ? `${of}${of.includes("?") ? "&" : "?"}${moment}` : of;
+  const path = moment ? `${asked}${asked.includes("?") ? "&" : "?"}${moment}` : asked;
   useEffect(() => {
+    if (isHeld) return set((known) => (known.of === of && known.data ? known : { of, data: null, error: PAUSED }));
     const end = new AbortController();
     let timer: ReturnType<typeof setTimeout>;
     const ask = async () => {
@@ -52,7 +59,7 @@ export function useDocument<T>(of: string, live: number): Answer<T> {
       end.abort();
       clearTimeout(timer);
     };
-  }, [path, again]);
+  }, [path, again, isHeld, of]);
   return answer.of === of ? answer : { data: null, error: null };
 }
 

@@ -6,7 +6,7 @@ import "./page.css";
 import { render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Snapshot } from "./api";
-import { after, isFollowing, momentQuery, startFilm, useFilm, whyAbsent } from "./film";
+import { after, isFollowing, momentQuery, startFilm, useFilm, usePast, whyAbsent } from "./film";
 import { wordOf } from "./parts";
 import { go, link, mend, type Route, useRoute, VIEWS } from "./route";
 import { FILM_KEYS, pressed as pressedOfFilm, Scrubber } from "./scrubber";
@@ -110,6 +110,7 @@ function Share({ route, view, isRecorded, isKept }: { route: Route; view: Snapsh
 function Page() {
   const live = useLive();
   const film = useFilm();
+  const held = usePast();
   const route = useRoute();
   const [theme, turnTheme, isDark] = useTheme();
   const help = useRef<HTMLDialogElement>(null);
@@ -208,7 +209,7 @@ function Page() {
       </main>
       <footer class="quiet">
         This page is read-only: it changes nothing on the node.{" "}
-        <a href={`api/v1/snapshot?${momentQuery(film)}`.replace(/\?$/, "")}>Snapshot as JSON</a> ·{" "}
+        <a href={`api/v1/snapshot?${momentQuery(held)}`.replace(/\?$/, "")}>Snapshot as JSON</a> ·{" "}
         <a href="openapi.json">API</a> ·{" "}
         {!past && (
           <>

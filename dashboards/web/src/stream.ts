@@ -76,6 +76,9 @@ const isHeld = () => live.link === "paused" || live.link === "recorded";
 /** The newest view of the stream, also while another one is shown. */
 export const newestView = () => newest;
 
+/** What is shown: while the page is paused, the view of then. */
+export const shownView = () => live.view;
+
 function take(view: Snapshot) {
   remember(view);
   newest = view;

@@ -84,7 +84,7 @@ function Verdict({ view, past, history, events }: { view: Snapshot; past: Past[]
       )}
       {recent && (
         <p id="deed" class="deed">
-          {age(view.at.wall - recent.event.at.wall)} ago, isobar{isObserved(recent.event) && ", which only observes and did nothing"}: {stepAlone(recent.event.text)}. {recent.came && !isObserved(recent.event) && sentence(recent.came)}
+          {age(view.at.boot - recent.event.at.boot)} ago, isobar{isObserved(recent.event) && ", which only observes and did nothing"}: {stepAlone(recent.event.text)}. {recent.came && !isObserved(recent.event) && sentence(recent.came)}
         </p>
       )}
       <ul id="verdicts" class="verdicts">
@@ -220,7 +220,7 @@ function steps(events: HistoryEvents | null): { event: Happened; came: string | 
 /** What the kernel's OOM killer did, which is no step of isobar's. */
 const kills = (events: HistoryEvents | null) => newest(events, "oomKill");
 
-const isRecent = ({ at }: Happened, view: Snapshot) => view.at.wall - at.wall <= RECENT;
+const isRecent = ({ at }: Happened, view: Snapshot) => at.boot <= view.at.boot && view.at.boot - at.boot <= RECENT;
 
 /** The last step, if it is of the last minute. */
 const recentStep = (events: HistoryEvents | null, view: Snapshot) => steps(events).slice(0, 1).find(({ event }) => isRecent(event, view));
