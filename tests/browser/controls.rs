@@ -162,6 +162,35 @@ fn charts_share_one_cursor() {
     ));
 }
 
+/// What was measured before is none of now.
+#[test]
+fn charts_say_that_the_newest_step_was_not_measured() {
+    let Some(browser) = browser() else { return };
+    let server = Server::start(anywhere(), "");
+    find(&browser, &server.url(), "now", "verdicts", "since ");
+    browser.run(
+        "const ask = window.fetch; window.fetch = async (...of) => { \
+             const answer = await ask(...of); \
+             if (!of[0].includes('api/v1/history?')) return answer; \
+             const told = await answer.json(); \
+             for (const {values, peaks} of Object.values(told.series)) { \
+                 values[values.length - 1] = null; \
+                 if (peaks) peaks[peaks.length - 1] = null; \
+             } \
+             return new Response(JSON.stringify(told)); \
+         }",
+    );
+    browser.wait_until(
+        "const told = document.querySelector('#hour [role=img]').ariaLabel; \
+         return told.includes('contention: now not measured, lowest 4') \
+         && !document.getElementById('verdicts').textContent.includes('since ')",
+    );
+    browser.wait_until(
+        "return [...document.querySelectorAll('#hour .u-series:not(:first-child) .u-value')]\
+         .every(({textContent: value}) => value === '–')",
+    );
+}
+
 /// In one theme no two of them are the same, for each means one thing.
 #[test]
 fn colours_mean_one_thing() {

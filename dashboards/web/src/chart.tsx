@@ -109,7 +109,8 @@ function line(plot: uPlot, { share, label }: Threshold, isSecond: boolean) {
   context.restore();
 }
 
-const newestOf = (values: ArrayLike<number | null | undefined> = []) => Array.from(values).findLast((value) => value != null);
+/** Of the newest step; an earlier figure is none of now. */
+const newestOf = (values: ArrayLike<number | null | undefined> = []) => values[values.length - 1];
 
 /** The data of uPlot: times, and a column for each series. */
 function columns(history: History, series: Drawn[]): uPlot.AlignedData {
@@ -187,10 +188,11 @@ function told({ title, history, series, thresholds = [] }: ChartOf): string {
   if (!history) return `${title}: no data yet`;
   const parts = series.map(({ name, label }) => {
     const one = history.series[name];
-    const known = (one?.peaks ?? one?.values ?? []).filter((value) => value !== null);
+    const all = one?.peaks ?? one?.values ?? [];
+    const [known, newest] = [all.filter((value) => value !== null), newestOf(all)];
     if (!one || known.length === 0) return `${label}: not measured`;
     const format = FORMATS[one.unit];
-    return `${label}: now ${format(known.at(-1))}, lowest ${format(Math.min(...known))}, highest ${format(Math.max(...known))}`;
+    return `${label}: now ${newest == null ? "not measured" : format(newest)}, lowest ${format(Math.min(...known))}, highest ${format(Math.max(...known))}`;
   });
   const lines = thresholds.map(({ share, label }) => `Threshold of ${label === "condition" ? "the condition" : label}: ${share} %`);
   return `${title}. ${[...parts, ...lines].join(". ")}.`;

@@ -127,12 +127,11 @@ export function thresholds(rules: Maybe<Rules>, scope: string, resource: string 
   return [...own, ...signals.flatMap(({ on: { [of]: share } }) => (share === undefined ? [] : [{ share, label: `${scope}.${of}.pressure` }]))];
 }
 
-/** Since when a series has been at or above a line without a break. */
+/** Since when a series has been at or above a line without a break; null if its newest step is not. */
 export function risen(history: History | null, name: string, line: number): { from: Moment; isWhole: boolean } | null {
   const values = history?.series[name]?.values;
   if (!history || !values) return null;
-  let last = values.length - 1;
-  while (last >= 0 && values[last] == null) last--;
+  const last = values.length - 1;
   let first = last;
   while (first >= 0 && (values[first] ?? -1) >= line) first--;
   if (first === last) return null;
