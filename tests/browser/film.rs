@@ -188,6 +188,43 @@ fn film_steps_jumps_and_plays() {
 }
 
 #[test]
+fn film_that_plays_stops_where_a_reader_goes() {
+    let Some(browser) = browser() else { return };
+    let (server, _dir) = replaying("");
+    browser.open(&format!("{}#now?at=2026-11-22T10:13:30Z", server.url()));
+    browser.wait_until(SHOWN);
+    browser.press("5");
+    browser.wait_until("return document.getElementById('lanes') !== null");
+    // A moment takes so long that a reader goes elsewhere while one is read.
+    browser.run(
+        "const ask = window.fetch; window.fetch = async (...of) => { \
+             if (of[0].includes('snapshot')) await new Promise(done => setTimeout(done, 400)); \
+             return ask(...of); \
+         }; \
+         const speed = document.querySelector('#film select'); speed.value = '10'; \
+         speed.dispatchEvent(new Event('change', {bubbles: true}))",
+    );
+    let began = browser.run(TICK).as_u64().unwrap();
+    #[rustfmt::skip]
+    let table = [
+        // how a reader goes elsewhere, the tick that is shown then
+        ("history.back()",                                 began), // where it was played from
+        ("location.hash = '#now?at=2026-11-22T10:13:50Z'", 45),
+    ];
+    for (go, want) in table {
+        click(&browser, "play");
+        browser.wait_until(&TICK.replace("return", &format!("return {began} !==")));
+        // The next moment is being read.
+        thread::sleep(Duration::from_millis(250));
+        browser.run(go);
+        browser.wait_until("return document.getElementById('play').textContent.includes('Play')");
+        wait_for_tick(&browser, want);
+        thread::sleep(Duration::from_millis(2_000));
+        assert_eq!(browser.run(TICK), want, "{go}: it plays on");
+    }
+}
+
+#[test]
 fn film_is_dragged() {
     let Some(browser) = browser() else { return };
     let (server, _dir) = replaying("");

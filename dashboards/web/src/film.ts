@@ -118,8 +118,9 @@ export function useLastMinute() {
   }, [isToFill]);
 }
 
-/** Shows the last tick before `at`, or the one beside it; true if it is another than before. */
-async function show(at: number, then?: "next" | "previous"): Promise<boolean> {
+/** Shows the last tick before `at`, or the one beside it; whether it is another than before, and null if
+ * another moment was asked for meanwhile. */
+async function show(at: number, then?: "next" | "previous"): Promise<boolean | null> {
   asked?.abort();
   const own = new AbortController();
   asked = own;
@@ -128,13 +129,14 @@ async function show(at: number, then?: "next" | "previous"): Promise<boolean> {
     const beside = then ? `&then=${then}` : "";
     const view = await get<Snapshot>(`api/v1/snapshot?at=${iso(at)}${beside}`, own.signal);
     const past = await ticksBefore(view.at, own.signal);
+    if (own.signal.aborted) return null;
     const isOther = film?.shown?.at.wall !== view.at.wall;
     pin(after(view.at));
     change({ shown: { tick: view.tick, at: view.at }, isReading: false, problem: null });
     tell({ view, past, link: "recorded" });
     return isOther;
   } catch (why) {
-    if (own.signal.aborted) return false;
+    if (own.signal.aborted) return null;
     change({ problem: why instanceof TypeError ? (film?.recording.isLive ? "The agent does not answer." : "isobar replay does not answer: it may have ended.") : String(why), isPlaying: false, isReading: false });
     return false;
   }
@@ -214,8 +216,10 @@ async function beat() {
   const began = performance.now();
   if (!film?.isPlaying || !film.shown) return;
   const [at, ticks] = [after(film.shown.at), film.speed === 1];
-  const isOther = (!ticks && (await show(at + film.speed * BEAT))) || (film.isPlaying && (await show(at, "next")));
-  if (!film.isPlaying) return;
+  let isOther = ticks ? false : await show(at + film.speed * BEAT);
+  if (isOther === false && film.isPlaying) isOther = await show(at, "next");
+  // A reader has gone elsewhere, or has stopped it.
+  if (isOther === null || !film.isPlaying) return;
   if (!isOther) return film.recording.isLive ? toLive() : play(false);
   setTimeout(() => void beat(), Math.max(0, (ticks ? 1_000 : BEAT) - (performance.now() - began)));
 }
@@ -250,11 +254,13 @@ async function begin(recording: Recording) {
   film = { recording, incidents: [], shown: null, isPlaying: false, isReading: false, speed: 1, reach, problem: null };
   change({});
   void readIncidents();
-  addEventListener("hashchange", ({ newURL }) => {
+  addEventListener("hashchange", ({ oldURL, newURL }) => {
     // Not the link of now: the moment that came last may have been put into it meanwhile.
-    const at = momentOf(new URL(newURL).hash);
-    if (at !== null && (!film?.shown || at !== after(film.shown.at))) void seek(at);
-    else if (at === null && isLive && film?.shown) toLive();
+    const [before, at] = [momentOf(oldURL), momentOf(newURL)];
+    if (at !== null && at !== before && (!film?.shown || at !== after(film.shown.at))) {
+      play(false);
+      void seek(at);
+    } else if (at === null && isLive && film?.shown) toLive();
   });
   const at = momentOf(location.hash) ?? (isLive ? null : Math.floor((recording.at ?? 0) / MILLI) + 1);
   if (at !== null) await seek(at);

@@ -52,9 +52,9 @@ export function parse(hash: string): Route {
   return { view: known?.[0] ?? "now", end, span: Math.min(DAY, Math.max(30, span ?? HOUR)), cgroup: given.get("cgroup"), problems };
 }
 
-/** The moment in a link, in milliseconds since 1970. */
-export function momentOf(hash: string): number | null {
-  const text = new URLSearchParams(hash.split("?")[1]).get("at");
+/** The moment in a link, or in the part of it after `#`, in milliseconds since 1970. */
+export function momentOf(link: string): number | null {
+  const text = new URLSearchParams(link.split("#").at(-1)?.split("?")[1]).get("at");
   const at = text === null ? NaN : Date.parse(text);
   return Number.isNaN(at) ? null : at;
 }
