@@ -121,8 +121,10 @@ fn live_page_that_goes_back_fits_and_has_no_serious_findings_of_axe() {
             browser.open(&format!("{}{hash}", server.url()));
             browser.wait_until("return document.querySelector('button.incident') !== null");
             browser.wait_until("return document.querySelector('main section') !== null");
-            browser.run("document.querySelector('#compare, #advise')?.click()");
             if !hash.starts_with("#now") {
+                wait_for_link(&browser, "recorded");
+                browser.wait_until("return document.querySelector('#compare, #advise') !== null");
+                click(&browser, "#compare, #advise");
                 let answer = "return document.querySelector('#difference, #recommended') !== null";
                 browser.wait_until(answer);
             }
@@ -167,6 +169,42 @@ fn live_page_tells_what_other_settings_would_have_changed() {
     let marks = "return document.querySelectorAll('#ended + .lanes svg .lane-true').length";
     assert!(browser.run(marks).as_u64() >= Some(1), "a mark for each step: {told}");
     assert_eq!(browser.log("browser"), Vec::<Value>::new());
+}
+
+#[test]
+fn live_page_compares_with_the_settings_of_the_moment() {
+    let Some(browser) = browser() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    keep(&recording(), dir.path());
+    let server = Server::going_back("", dir.path());
+    open_late(&browser, &server, "whatif");
+    let order = "document.querySelector('[name=order]')";
+    browser.wait_until(&format!("return {order}?.value === 'cause'"));
+    let type_it = "document.querySelector('[name=\"signal 1\"]').focus(); document.activeElement.select()";
+    browser.run(type_it);
+    browser.press("1Ki");
+    browser.wait_until("return document.querySelectorAll('.fields .changed').length === 1");
+    // Before that moment the agent ranked by another order.
+    browser.run(
+        "const ask = window.fetch; window.fetch = async (...of) => { \
+             const answer = await ask(...of); \
+             if (!/settings.*10:13:4/.test(of[0])) return answer; \
+             const told = await answer.json(); \
+             told.settings.ranking.order = 'qos'; \
+             return new Response(JSON.stringify(told)); \
+         }",
+    );
+    let moments = [("10:13:57", "cause", 1, false), ("10:13:45", "qos", 0, true)];
+    for (moment, want, n_typed, is_told) in moments {
+        browser.run(&format!("location.hash = '#whatif?at=2026-11-22T{moment}Z'"));
+        browser.wait_until(&format!(
+            "return document.querySelector('#what-if .why').textContent.includes('{}') \
+             && {order}.value === '{want}' \
+             && document.querySelectorAll('.fields .changed').length === {n_typed} \
+             && (document.getElementById('taken-back') !== null) === {is_told}",
+            &moment[2..7],
+        ));
+    }
 }
 
 #[test]

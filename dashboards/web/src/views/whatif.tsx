@@ -6,7 +6,7 @@ import type { Held, Marks, Moment, Rules, Settings, Snapshot, Taken, WhatIf } fr
 import { stretch, STRETCHES, useAsk } from "../ask";
 import { useDocument } from "../history";
 import { Behind, Panel, Table } from "../parts";
-import { age, clock, partOf, spaced, time } from "../words";
+import { age, clock, partOf, sentence, spaced, time } from "../words";
 
 /** What was typed, by the name of its field; what was not, is as in force. */
 type Typed = Record<string, string>;
@@ -225,18 +225,24 @@ function Difference({ of }: { of: WhatIf }) {
 }
 
 export function Otherwise({ view }: { view: Snapshot }) {
-  const { data } = useDocument<Settings>("api/v1/settings", 30_000);
+  const { data, error: unknown } = useDocument<Settings>("api/v1/settings", 30_000);
   const { data: found, error, isBusy, ask } = useAsk<WhatIf>();
   const [typed, type] = useState<Typed>({});
   const [seconds, set] = useState(600);
-  // What is in force stays the same while a reader types, also if it is asked again.
+  // What was in force at the moment; while it is the same, what a reader has typed stays.
   const [rules, keep] = useState<Rules | null>(null);
+  const [isTakenBack, takeBack] = useState(false);
   useEffect(() => {
-    if (!rules && data?.settings) keep(data.settings);
+    if (!data || JSON.stringify(data.settings ?? null) === JSON.stringify(rules)) return;
+    keep(data.settings ?? null);
+    takeBack(Object.keys(typed).length > 0);
+    type({});
   }, [data]);
-  if (!rules) return <p class="outside">{data ? "The settings in force are not known." : "Asking for the settings in force."}</p>;
+  // Never those of another time beside this moment.
+  if (!rules || !data) return <p class="outside">{unknown ? sentence(unknown) : data ? "The settings in force are not known." : "Asking for the settings in force."}</p>;
   const change = patch(rules, typed);
   const put = (key: string, value: string, now: string) => {
+    takeBack(false);
     const { [key]: _, ...others } = typed;
     type(value === now || value === "" ? others : { ...others, [key]: value });
   };
@@ -294,6 +300,7 @@ export function Otherwise({ view }: { view: Snapshot }) {
             <span class="why" aria-live="polite">{isBusy ? "This may take up to 20 s." : change ? "" : "Nothing is changed yet."}</span>
           </p>
         </form>
+        {isTakenBack && <p id="taken-back" class="notice" role="status">Other settings are in force at this moment: the values that were typed for those before are taken back.</p>}
         {error && <p class="notice" role="alert">{error}</p>}
       </Panel>
       {found && <Difference of={found} />}
