@@ -75,6 +75,12 @@ impl Browser {
         self.post("/url", json!({ "url": url }));
     }
 
+    /// Runs a script in each page that is opened from now on, before its own.
+    pub(crate) fn run_first(&self, script: &str) {
+        let source = json!({ "source": script });
+        self.command("Page.addScriptToEvaluateOnNewDocument", &source);
+    }
+
     /// Reads the page again.
     pub(crate) fn reload(&self) {
         self.post("/refresh", json!({}));

@@ -274,6 +274,36 @@ fn live_page_says_what_is_not_known_of_a_moment() {
     assert_eq!(browser.log("browser"), Vec::<Value>::new());
 }
 
+#[test]
+fn live_page_asks_a_busy_agent_again() {
+    let Some(browser) = browser() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    keep(&recording(), dir.path());
+    let server = Server::going_back("", dir.path());
+    browser.run_first(
+        "window.busy = {recording: 4, snapshot: 2}; const ask = window.fetch; \
+         window.fetch = async (...of) => { \
+             const name = of[0].match(/api\\/v1\\/(recording|snapshot)(\\?|$)/)?.[1]; \
+             if (!name || window.busy[name]-- <= 0) return ask(...of); \
+             const [status, headers] = [503, {'Retry-After': '1'}]; \
+             return new Response('{\"message\": \"other moments are being read\"}', {status, headers}); \
+         }",
+    );
+    browser.open(&format!("{}#now", server.url()));
+    wait_for_link(&browser, "live");
+    browser.wait_until(
+        "const told = document.getElementById('no-film')?.textContent ?? ''; \
+         return told.includes('asks it again') && !told.includes('nothing is recorded')",
+    );
+    browser.wait_until("return document.getElementById('film') !== null");
+    assert_eq!(browser.run("return document.getElementById('no-film')"), Value::Null);
+    browser.run("location.hash = '#now?at=2026-11-22T10:13:40Z'");
+    browser.wait_until("return document.getElementById('busy') !== null");
+    wait_for_link(&browser, "recorded");
+    browser.wait_until(&TICK.replace("return", "return 18 ==="));
+    assert_eq!(browser.run("return document.querySelector('#busy, #film [role=alert]')"), Value::Null);
+}
+
 /// A node on which each tick has a service of its own.
 fn renamed(tick: u64) -> Snapshot {
     let mut snapshot = made_up::snapshot(tick);

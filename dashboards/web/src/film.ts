@@ -11,6 +11,8 @@ import { SECOND, showUtc } from "./words";
 const READING = 2_000; // milliseconds from one look at what was read of the recording to the next
 const BEAT = 500; // milliseconds between two moments that are played, where ticks are passed over
 const AGAIN = 10_000; // milliseconds: what an agent has recorded meanwhile
+const TRIES = 5; // while an agent is busy
+const LONGEST = 10; // seconds from one try to the next, whatever the agent says
 const MILLI = 1e6;
 
 /** How fast a recording is played: seconds in a second. 1: tick by tick, one in a second. */
@@ -26,6 +28,8 @@ export interface Film {
   isPlaying: boolean;
   /** Another moment was asked for and has not come yet. */
   isReading: boolean;
+  /** The agent reads other moments, and the page asks again. */
+  isBusy: boolean;
   speed: number;
   /** Why the last moment could not be shown. */
   problem: string | null;
@@ -81,11 +85,19 @@ const iso = (at: number) => new Date(at).toISOString();
 /** The parameter that asks for the moment that is shown; empty where an agent is asked. */
 export const momentQuery = (of: Film | null) => (of?.shown ? `at=${iso(after(of.shown.at))}` : "");
 
-async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
+/** It has other moments to read first, which says nothing of what it has recorded. */
+class Busy extends Error {}
+
+async function get<T>(path: string, signal?: AbortSignal, tries = TRIES): Promise<T> {
   const response = await fetch(path, signal ? { signal } : {});
   const body = await response.json();
-  if (!response.ok) throw new Error(body.message);
-  return body;
+  if (response.ok) return body;
+  if (response.status !== 503) throw new Error(body.message);
+  if (tries <= 1) throw new Busy(body.message);
+  change({ isBusy: true });
+  const seconds = Math.min(LONGEST, Math.max(1, Number(response.headers.get("retry-after")) || 1));
+  await new Promise((done) => setTimeout(done, seconds * 1_000));
+  return get<T>(path, signal, tries - 1).finally(() => change({ isBusy: false }));
 }
 
 /** The last minute before a moment, tick by tick. */
@@ -233,6 +245,8 @@ async function readIncidents() {
   }
 }
 
+const BUSY = "the agent is reading other moments, and this page asks it again";
+
 async function read() {
   try {
     const recording = await get<Recording>("api/v1/recording");
@@ -240,8 +254,9 @@ async function read() {
     else if (recording.isServed) await begin(recording);
     absent = recording.isServed ? null : (recording.problem ?? null);
     if (recording.isLive) await readIncidents();
-  } catch {
-    // What is shown says so with the next moment.
+  } catch (why) {
+    // Of what is shown already the next moment says it.
+    if (why instanceof Busy) absent = BUSY;
   }
   const isLive = !film || film.recording.isLive;
   if (isLive || !film?.recording.isWhole) setTimeout(() => void read(), isLive ? AGAIN : READING);
@@ -251,7 +266,7 @@ async function begin(recording: Recording) {
   const { isLive } = recording;
   if (!isLive) showUtc();
   const reach = isLive ? 3_600 : 0;
-  film = { recording, incidents: [], shown: null, isPlaying: false, isReading: false, speed: 1, reach, problem: null };
+  film = { recording, incidents: [], shown: null, isPlaying: false, isReading: false, isBusy: false, speed: 1, reach, problem: null };
   change({});
   void readIncidents();
   addEventListener("hashchange", ({ oldURL, newURL }) => {
@@ -269,10 +284,15 @@ async function begin(recording: Recording) {
 /** Shows a recording, at the moment in the link, or follows an agent, and goes back in what it has
  * recorded as a reader asks for it. */
 export async function startFilm() {
-  const recording = await get<Recording>("api/v1/recording").catch(() => null);
+  // The present does not wait for a busy agent.
+  const recording = await get<Recording>("api/v1/recording", undefined, 1).catch((why) => {
+    if (why instanceof Busy) absent = BUSY;
+    return null;
+  });
   const isLive = recording?.isLive ?? true;
-  absent = recording?.isServed === false ? (recording.problem ?? null) : null;
+  if (recording?.isServed === false) absent = recording.problem ?? null;
   if (isLive) start();
-  if (recording?.isServed) await begin(recording);
-  if (isLive || !recording?.isWhole) setTimeout(() => void read(), isLive ? AGAIN : READING);
+  if (!recording) return void read();
+  if (recording.isServed) await begin(recording);
+  if (isLive || !recording.isWhole) setTimeout(() => void read(), isLive ? AGAIN : READING);
 }

@@ -134,7 +134,7 @@ function Events({ film: { recording, incidents } }: { film: Film }) {
 }
 
 export function Scrubber({ film, link }: { film: Film; link: Link }) {
-  const { recording, shown, isPlaying, isReading, speed, reach, problem } = film;
+  const { recording, shown, isPlaying, isReading, isBusy, speed, reach, problem } = film;
   const [dragged, drag] = useState<number | null>(null);
   const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
   useEffect(() => drag(null), [shown?.at.wall]);
@@ -239,6 +239,7 @@ export function Scrubber({ film, link }: { film: Film; link: Link }) {
         </p>
         <Behind label="events of the recording">{() => <Events film={film} />}</Behind>
       </div>
+      {isBusy && <p id="busy" class="why" role="status">Other moments are being read; this page asks again.</p>}
       {!recording.isWhole && <p class="why">Reading the recording: {age((recording.ticks || 1) * SECOND)} of about {age(end - begin)} so far.</p>}
       {recording.leftOut.runs > 0 && (
         <p class="why">This recording has more restarts than are kept: what happened in the first {recording.leftOut.runs} runs is not marked. Their moments are shown.</p>
