@@ -180,7 +180,8 @@ fn live_page_compares_with_the_settings_of_the_moment() {
     open_late(&browser, &server, "whatif");
     let order = "document.querySelector('[name=order]')";
     browser.wait_until(&format!("return {order}?.value === 'cause'"));
-    let type_it = "document.querySelector('[name=\"signal 1\"]').focus(); document.activeElement.select()";
+    let type_it =
+        "document.querySelector('[name=\"signal 1\"]').focus(); document.activeElement.select()";
     browser.run(type_it);
     browser.press("1Ki");
     browser.wait_until("return document.querySelectorAll('.fields .changed').length === 1");
@@ -257,7 +258,8 @@ fn live_page_says_what_is_not_known_of_a_moment() {
         ));
     }
     // The part of the line of which nothing is known does not look calm.
-    let part = "return document.querySelector('.track .lane-unknown').getBoundingClientRect().width";
+    let part =
+        "return document.querySelector('.track .lane-unknown').getBoundingClientRect().width";
     assert!(browser.run(part).as_f64() > Some(100.0), "{}", browser.run(part));
 
     browser.open(&format!("{}#blame?at=2026-11-22T10:13:47.900Z", server.url()));
@@ -301,7 +303,10 @@ fn live_page_asks_a_busy_agent_again() {
     browser.wait_until("return document.getElementById('busy') !== null");
     wait_for_link(&browser, "recorded");
     browser.wait_until(&TICK.replace("return", "return 18 ==="));
-    assert_eq!(browser.run("return document.querySelector('#busy, #film [role=alert]')"), Value::Null);
+    assert_eq!(
+        browser.run("return document.querySelector('#busy, #film [role=alert]')"),
+        Value::Null
+    );
 }
 
 /// A node on which each tick has a service of its own.
@@ -318,7 +323,8 @@ fn paused_page_asks_for_nothing_of_the_present() {
     // Without a recording: what is there already stays.
     let server = Server::of(renamed);
     browser.open(&format!("{}#cgroups", server.url()));
-    let named = "Number(document.getElementById('tree')?.textContent.match(/tick-(\\d+)\\./)?.[1] ?? 0)";
+    let named =
+        "Number(document.getElementById('tree')?.textContent.match(/tick-(\\d+)\\./)?.[1] ?? 0)";
     browser.wait_until(&format!("return {named} > 0"));
     click(&browser, "#pause");
     wait_for_link(&browser, "paused");
@@ -347,7 +353,8 @@ fn paused_page_asks_for_nothing_of_the_present() {
     let (asked, failed) = browser.requests(&server.url());
     assert_eq!(failed, Vec::<String>::new());
     let documents = ["cgroups", "history", "settings"].map(|one| format!("/api/v1/{one}"));
-    let of_now = |url: &&String| documents.iter().any(|one| url.contains(one)) && !url.contains("at=");
+    let of_now =
+        |url: &&String| documents.iter().any(|one| url.contains(one)) && !url.contains("at=");
     assert_eq!(asked.iter().filter(of_now).collect::<Vec<_>>(), Vec::<&String>::new());
     assert!(asked.iter().any(|url| url.contains("cgroups?at=")), "{asked:?}");
 }

@@ -226,7 +226,7 @@ export function Scrubber({ film, link }: { film: Film; link: Link }) {
       <p class="ends">
         <span>{clock(begin, end)}</span>
         <span id="happened" class="happened">
-          {isUnknown ? "What had happened by then is not known." : last ? `${clock(last.at.wall, wall)} ${last.text}` : "Nothing has happened yet."}
+          {isUnknown ? "What had happened by then is not known." : last ? `${clock(last.at.wall, wall)} ${last.text}` : recording.isWhole ? "Nothing has happened yet." : "What had happened by then is not read yet."}
         </span>
         <span>{isLive && end === endOf(film)?.wall ? "now" : clock(end)}</span>
       </p>

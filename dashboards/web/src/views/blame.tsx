@@ -52,7 +52,7 @@ function Matrix({ view, of: { pairs, over }, chosen, choose }: MatrixOf) {
   const perSecond = (sum: Nanos) => time(Math.round(sum / (over / SECOND)));
   const isOwn = (row: { id: number }, column: { id: number }) => row.id === column.id;
   const heat = (waited: number) => `heat${Math.max(1, Math.min(5, Math.ceil(Math.sqrt(waited / longest) * 5)))}`;
-  if (over === 0) return <p>No minute of this time is told: either it was not over at this moment, or the agent does not keep it.</p>;
+  if (over === 0) return <p>Not known.</p>;
   if (pairs.length === 0) return <p>{view.whole.cpu ? "No cgroup waited for another one." : "Not measured: see Health."}</p>;
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Sufferers by aggressors">

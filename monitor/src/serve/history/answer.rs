@@ -227,13 +227,13 @@ pub(in crate::serve) async fn events(
         let kept = published.history.lock();
         // Another tick may have come within the same second.
         let shown = published.at.boot;
-        let end = end.min(shown.plus(Nanos(1)));
+        let (until, end) = (end, end.min(shown.plus(Nanos(1))));
         let content = HistoryEvents {
             tick: published.tick,
             begin: moment(begin, now),
             end: moment(end, now),
             spans: kept.spans.spans(begin, end, shown),
-            events: kept.spans.events(begin, end),
+            events: kept.spans.events(begin, until, shown),
             minutes: kept.spans.minutes(begin, end, shown),
             known_since: kept.spans.known_since(),
         };

@@ -89,7 +89,7 @@ impl History {
     /// Everything that held and happened, and from when on that is all that there was.
     pub(super) fn told(&self) -> (Vec<Span>, Vec<Event>, Option<Moment>) {
         let (kept, ever) = (self.lock(), Nanos(u64::MAX));
-        let events = kept.spans.events(Nanos(0), ever).into_iter().cloned().collect();
+        let events = kept.spans.events(Nanos(0), ever, ever).into_iter().cloned().collect();
         let known = kept.spans.known_since();
         (kept.spans.spans(Nanos(0), ever, ever), events, known.spans.max(known.events))
     }

@@ -77,8 +77,14 @@ impl Stretch {
                 "these are more than {POINTS} points a series; a step of {fits} s has fewer"
             ));
         }
+        // What ten seconds were up to a moment in them is not kept: of the past they are left out.
+        let until = match (is_fine, newest > self.end) {
+            (true, _) => end,
+            (false, true) => end - end % COARSE,
+            (false, false) => end.next_multiple_of(COARSE),
+        };
         let begin = begin - begin % step;
-        Ok(Grid { begin, end: end.next_multiple_of(step), step, is_fine })
+        Ok(Grid { begin, end: until.next_multiple_of(step), until, step, is_fine })
     }
 }
 

@@ -167,7 +167,7 @@ impl Rings {
         let of = &self.series[series];
         let peak = self.peaks[series];
         range.points().map(move |from| {
-            let seconds = from..from + range.step;
+            let seconds = from..range.until.min(from + range.step);
             if range.is_fine {
                 let rows = || seconds.clone().filter_map(|slot| self.fine.row(slot));
                 let values = || rows().filter_map(|row| Code::read(row[series]));
@@ -198,6 +198,8 @@ pub(super) struct Grid {
     pub(super) begin: u64,
     /// The last second is before this.
     pub(super) end: u64,
+    /// Nothing of this second or a later one is told, also where a point goes on.
+    pub(super) until: u64,
     pub(super) step: u64,
     /// Made of seconds, not of ten seconds each.
     pub(super) is_fine: bool,

@@ -127,6 +127,9 @@ pub(in crate::serve) struct Event {
     #[serde(skip_serializing_if = "Option::is_none")]
     action: Option<u64>,
     text: String,
+    /// The tick that told of it, on the boot clock: the kernel may have killed after its moment.
+    #[serde(skip)]
+    told: Nanos,
 }
 
 /// From when on all is told that there was; before it some may be missing. `None`: nothing of this
@@ -213,7 +216,7 @@ fn events(decision: &Decision, outcomes: &[Outcome], kills: &[OomRecord]) -> Vec
     let (at, tick, relief) = (decision.at, decision.tick, &decision.relief);
     let event = |kind, action, mut text: String| {
         text.truncate(text.floor_char_boundary(TEXT));
-        Event { at, tick, kind, reason: None, action, text }
+        Event { at, tick, kind, reason: None, action, text, told: at.boot }
     };
     let mut all: Vec<_> = kills
         .iter()
@@ -325,8 +328,9 @@ impl Spans {
         all
     }
 
-    pub(super) fn events(&self, begin: Nanos, end: Nanos) -> Vec<&Event> {
-        let within = |event: &&Event| (begin..end).contains(&event.at.boot);
+    /// What happened from `begin` to `end`, as it was known at `now`.
+    pub(super) fn events(&self, begin: Nanos, end: Nanos, now: Nanos) -> Vec<&Event> {
+        let within = |event: &&Event| (begin..end).contains(&event.at.boot) && event.told <= now;
         let mut all: Vec<_> = self.events.iter().filter(within).collect();
         // The kernel has killed before the tick that tells of it.
         all.sort_by_key(|event| event.at.boot);

@@ -74,7 +74,7 @@ fn points_fit_into_an_answer() {
     for ((begin, end), step, want) in table {
         let seconds = |n| Nanos(n * Nanos::SECOND.0);
         let got = Stretch { begin: seconds(begin), end: seconds(end) }.points(step, NOW.boot);
-        let got = got.map(|Grid { begin, end, step, is_fine }| (begin, end, step, is_fine));
+        let got = got.map(|Grid { begin, end, step, is_fine, .. }| (begin, end, step, is_fine));
         match want {
             Ok(want) => assert_eq!(got, Ok(want), "{begin} {end} {step:?}"),
             Err(text) => {
@@ -82,6 +82,30 @@ fn points_fit_into_an_answer() {
             }
         }
     }
+}
+
+#[test]
+fn points_end_before_what_came_after_the_moment() {
+    #[rustfmt::skip]
+    let table = [
+        // begin, end, step; the end of points, and the second from which on nothing is told
+        ((99_400, 99_995),  "10", (100_000, 99_995)),
+        ((96_399, 96_495),  "10", (96_490,  96_490)), // not whole at that moment
+        ((96_399, 96_495),  "60", (96_540,  96_490)),
+        ((96_399, 100_000), "10", (100_000, 100_000)),
+        ((96_399, 96_400),  "10", (96_400,  96_400)),
+        ((96_391, 96_395),  "10", (96_390,  96_390)), // none
+    ];
+    for ((begin, end), step, want) in table {
+        let seconds = |n| Nanos(n * Nanos::SECOND.0);
+        let of = Stretch { begin: seconds(begin), end: seconds(end) };
+        let got = of.points(Some(step), NOW.boot).unwrap();
+        assert_eq!((got.end, got.until), want, "{begin} {end} {step}");
+    }
+    // The newest ten seconds go on.
+    let newest = Stretch { begin: Nanos(0), end: Nanos(99_995 * Nanos::SECOND.0) };
+    let got = newest.points(Some("30"), newest.end).unwrap();
+    assert_eq!((got.end, got.until), (100_020, 100_000));
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn read(
     range: (u64, u64, u64, bool),
 ) -> Vec<(Option<u64>, Option<u64>)> {
     let (begin, end, step, is_fine) = range;
-    let points = rings.read(place(name), Grid { begin, end, step, is_fine });
+    let points = rings.read(place(name), Grid { begin, end, until: end, step, is_fine });
     let number = |code: Option<Code>| code.map(Code::number);
     points.map(|(value, peak)| (number(value), number(peak))).collect()
 }
@@ -88,6 +88,20 @@ fn thin_keeps_what_a_mean_hides() {
         for is_fine in [true, false] {
             assert_eq!(read(&rings, name, (20, 30, 10, is_fine)), [want], "{name} {is_fine}");
         }
+    }
+}
+
+#[test]
+fn read_tells_nothing_of_later_seconds() {
+    let mut rings = Rings::new(&ALL);
+    for second in 20..40 {
+        let value = if second < 25 { 10 } else { 90 };
+        rings.put(at(second * 1_000), Nanos::SECOND, &row(PRESSURE, Some(value)));
+    }
+    for (until, is_fine, want) in [(25, true, [Some(10), None]), (30, false, [Some(50), None])] {
+        let grid = Grid { begin: 20, end: 40, until, step: 10, is_fine };
+        let got: Vec<_> = rings.read(place(PRESSURE), grid).map(|(value, _)| value).collect();
+        assert_eq!(got, want.map(|value| value.map(Code::exact)), "until {until}");
     }
 }
 

@@ -138,9 +138,11 @@ fn events_are_bounded_and_in_order() {
         let relief = Relief { events: vec![change], ..Relief::default() };
         put(&mut spans, second, Decision { relief, ..Decision::default() });
     }
-    let all = spans.events(at(0).boot, at(600).boot);
+    let all = spans.events(at(0).boot, at(600).boot, at(600).boot);
     assert_eq!((all.len(), all[0].tick, all[511].tick), (Room::OF_AGENT.told, 88, 599));
     assert_eq!(all[511].text.len(), TEXT);
+    let then = spans.events(at(0).boot, at(600).boot, at(200).boot);
+    assert_eq!(then.last().map(|event| event.tick), Some(200), "later ticks tell nothing of it");
     let known = spans.known_since();
     assert_eq!((known.spans, known.events), (Some(at(0)), Some(at(87))), "event 87 has gone");
     assert!(all.is_sorted_by_key(|event| event.at.boot));
