@@ -262,6 +262,17 @@ mod tests {
     }
 
     #[test]
+    fn what_a_pod_found_is_known_for_as_long_as_it_counts() {
+        let mut heirs = Heirs::default();
+        heirs.leave(CgroupId(1), named("a"), left(10, 300), false);
+        come(&mut heirs, 11, &[(2, "a")]);
+        for (minute, want) in [(76, Some(300)), (85, Some(300)), (86, None)] {
+            come(&mut heirs, minute, &[(2, "a")]);
+            assert_eq!(held(&heirs, 18, 2), want, "{minute}");
+        }
+    }
+
+    #[test]
     fn a_pod_that_came_long_before_is_in_place_of_none() {
         for (ends, want) in [(15, Some(300)), (16, None)] {
             let mut heirs = Heirs::default();

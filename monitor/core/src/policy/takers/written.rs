@@ -135,9 +135,17 @@ mod tests {
         let new = [CgroupId(3)].into_iter();
         heirs.update(Nanos(2), |_| true, new, |_| Some(named.clone()));
         assert_eq!(heirs.of(CgroupId(3), Nanos(2)), Some(Holding(4, 0, 1, 0)));
-        let standing = TakerStanding { slots, parties, heirs, ..TakerStanding::default() };
+        let mut standing = TakerStanding { slots, parties, heirs, ..TakerStanding::default() };
         let text = serde_json::to_string(&standing).unwrap();
         assert!(text.contains(r#""threads":{"1":[7,2,-5]}"#), "{text}");
+        assert_eq!(serde_json::from_str::<TakerStanding>(&text).unwrap(), standing);
+        // What was held between the readings.
+        let more = [0, 7, 0].map(|more| Holding(5, 9, 0, more));
+        standing.parties = [(CgroupId(1), more.into()), (CgroupId(2), [more[1]; 3].into())].into();
+        let slot = Slot { most: [4, 2], short: [true, false], ..standing.slots[0] };
+        standing.slots = [slot; 3].into();
+        let text = serde_json::to_string(&standing).unwrap();
+        assert!(text.contains(r#""more":{"1":[0,7]}"#), "{text}");
         assert_eq!(serde_json::from_str::<TakerStanding>(&text).unwrap(), standing);
     }
 }

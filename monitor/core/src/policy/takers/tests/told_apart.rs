@@ -92,6 +92,50 @@ fn loss_names_those_who_go_up_and_down_where_no_other_is_a_cause() {
     }
 }
 
+/// There was no room for it: memory was short each time.
+#[test]
+fn loss_names_who_goes_up_and_down_where_memory_was_short_before() {
+    use crate::model::decision::{Met, Trigger};
+    use crate::model::quantity::Quantity;
+    use crate::model::threshold::{Amount, Signal, Threshold};
+    let value = Amount::Quantity(Quantity::bytes(MIB));
+    let met = |signal| Met {
+        threshold: Trigger::Eviction(Threshold {
+            signal,
+            value,
+            grace: Nanos(0),
+            min_reclaim: None,
+        }),
+        since: Nanos(0),
+        is_due: true,
+        measured: 0,
+        missing: None,
+    };
+    let (node, pods) = (met(Signal::MemoryAvailable), met(Signal::AllocatableMemoryAvailable));
+    let disk = met(Signal::NodefsAvailable);
+    for (short, want) in
+        [(None, DAEMON), (Some(node), "u1"), (Some(pods), DAEMON), (Some(disk), DAEMON)]
+    {
+        let mut standing = TakerStanding::default();
+        let (mut averages, mut before) = (Averages::new(1), None);
+        let (mut last, mut snapshot) = (Sample::default(), Snapshot::default());
+        for t in 0..=110 {
+            let pod = 10 + 30 * (t % 20).min(20 - t % 20);
+            let groups = [("/kubepods", 0), (POD, pod), (DAEMON, 10 + t / 2)];
+            last = sample(t + 1, 20 + pod + t / 2, &groups);
+            snapshot = Snapshot::between(None, &last, &mut averages);
+            standing.update(before.as_ref(), &last, &Workloads::default().parties(&snapshot));
+            if pod > 200 {
+                standing.is_short(short.as_slice());
+            }
+            before = Some(last.clone());
+        }
+        let lost = standing.loss(ScopeName::System, Counts::Held, &last, &snapshot).unwrap();
+        let told = lost.told(&snapshot, &last, 1, |_| false, |_, _| false);
+        assert_eq!(told.takers[0].full_name(), want, "{short:?}");
+    }
+}
+
 #[test]
 fn loss_names_what_grows_beside_a_heap() {
     /// A heap that fills in so many seconds, from so many KiB by so many, and is collected.
