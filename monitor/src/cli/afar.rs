@@ -11,7 +11,7 @@ use isobar_core::view::View;
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use super::ask::{Fetched, Place, fetch, no_agent, view_of};
+use super::ask::{Place, fetch_waiting, no_agent, view_of};
 use super::exit::{InvalidAnswer, Refused};
 use super::range::{Range, RangeArgs, Ticks};
 
@@ -40,13 +40,7 @@ struct Recording {
 
 /// The first and the last tick that an agent has recorded.
 fn recorded(place: &Place) -> Result<(Moment, Moment)> {
-    let json = match fetch(place, "/api/v1/recording")? {
-        Fetched::Document(json) => json,
-        Fetched::NotYet => {
-            bail!("the agent on {place} is starting, or reads other moments: ask again")
-        }
-        Fetched::NoAgent => bail!(no_agent(place)),
-    };
+    let json = fetch_waiting(place, "/api/v1/recording")?.with_context(|| no_agent(place))?;
     let Recording { begin, end, problem } = serde_json::from_slice(&json)
         .map_err(|source| InvalidAnswer { address: place.to_string(), source })?;
     let Some(known) = begin.zip(end) else {

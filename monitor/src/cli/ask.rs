@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Error, Result, bail};
 use clap::ArgMatches;
 use isobar::agent::{LISTEN, Live, Observer};
+use isobar::clock;
 #[cfg(feature = "kubernetes")]
 use isobar::kube::Proxy;
 use isobar::serve::address::Address;
@@ -222,26 +223,34 @@ pub(crate) fn view_of(place: &Place, path: &str) -> Result<View> {
     from_agent(place, path)?.with_context(|| no_agent(place))
 }
 
-/// `None` if nothing listens there. Waits for an agent that is still starting.
+/// `None` if nothing listens there.
 fn from_agent(place: &Place, path: &str) -> Result<Option<View>> {
-    let mut waited = Duration::ZERO;
+    let json = fetch_waiting(place, path)?;
+    let view = json.map(|json| View::parse(&json)).transpose();
+    Ok(view.map_err(|source| InvalidAnswer { address: place.to_string(), source })?)
+}
+
+/// What an agent answers once it has started, and no longer reads its recording for others; `None` if
+/// nothing listens there.
+pub(crate) fn fetch_waiting(place: &Place, path: &str) -> Result<Option<Vec<u8>>> {
+    const WHY: &str = "it is starting, or reads its recording for others";
+    let begun = clock::now().boot;
+    let mut is_told = false;
     loop {
-        match ask(place, path)? {
-            Answer::NoAgent => return Ok(None),
-            Answer::View(view) => return Ok(Some(*view)),
-            Answer::NoSampleYet if waited >= STARTS_WITHIN => {
-                bail!("the agent on {place} has had no sample for {} s", waited.as_secs());
-            }
-            Answer::NoSampleYet => {
-                if waited.is_zero() {
-                    say(format_args!(
-                        "the agent on {place} is starting, or reads its recording for others; waiting"
-                    ));
-                }
-                sleep(AGAIN);
-                waited += AGAIN;
-            }
+        match fetch(place, path)? {
+            Fetched::Document(json) => return Ok(Some(json)),
+            Fetched::NoAgent => return Ok(None),
+            Fetched::NotYet => {}
         }
+        let waited = Duration::from_nanos(clock::now().boot.since(begun).0);
+        if waited >= STARTS_WITHIN {
+            bail!("the agent on {place} has not answered for {} s: {WHY}", waited.as_secs());
+        }
+        if !is_told {
+            say(format_args!("waiting for the agent on {place}: {WHY}"));
+        }
+        is_told = true;
+        sleep(AGAIN);
     }
 }
 

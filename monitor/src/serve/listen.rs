@@ -194,7 +194,8 @@ impl Table {
     fn look_up(&mut self, owners: impl FnOnce(&[Link]) -> Vec<Peer>) {
         let now = clock::now().boot;
         let is_new = |asked| now.since(asked) < Nanos::SECOND;
-        if self.open.is_empty() || self.asked.is_some_and(is_new) {
+        let is_local = |one: &Connection| peer::is_of_this_node(one.link);
+        if !self.open.values().any(is_local) || self.asked.is_some_and(is_new) {
             return;
         }
         self.asked = Some(now);

@@ -36,6 +36,11 @@ pub(super) fn origin(link: Link) -> Peer {
     Peer::Address(if client.is_loopback() { Ipv4Addr::LOCALHOST.into() } else { client })
 }
 
+/// Whether its owner can be looked up.
+pub(super) fn is_of_this_node(link: Link) -> bool {
+    matches!(link, Link::Tcp { client, .. } if client.ip().to_canonical().is_loopback())
+}
+
 /// The owners of these connections.
 /// Reads `/proc/net/tcp`, which takes milliseconds on a node with thousands of connections.
 pub(super) fn of(links: &[Link]) -> Vec<Peer> {
@@ -47,7 +52,7 @@ pub(super) fn of(links: &[Link]) -> Vec<Peer> {
         Link::Unix { uid } => Peer::User(uid),
         Link::Tcp { client, server } => {
             let uid = users.get(&(plain(client), plain(server)));
-            let uid = uid.filter(|_| client.ip().to_canonical().is_loopback());
+            let uid = uid.filter(|_| is_of_this_node(*link));
             uid.map_or_else(|| origin(*link), |uid| Peer::User(*uid))
         }
     };

@@ -77,15 +77,30 @@ fn over_unix(file: &Path, path: &str, within: Duration) -> io::Result<Reply> {
     write!(socket, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
     let mut answer = Vec::new();
     socket.take(LARGEST).read_to_end(&mut answer)?;
-    parsed(&answer).ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "this is not HTTP"))
+    parsed(&answer)?.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "this is not HTTP"))
 }
 
-fn parsed(answer: &[u8]) -> Option<Reply> {
+/// `None` if it is not HTTP.
+///
+/// # Errors
+/// If the agent ended it before its length was reached.
+fn parsed(answer: &[u8]) -> io::Result<Option<Reply>> {
     const BLANK: &[u8] = b"\r\n\r\n";
-    let end = answer.windows(BLANK.len()).position(|bytes| bytes == BLANK)?;
-    let head = str::from_utf8(&answer[..end]).ok()?;
-    let status = head.strip_prefix("HTTP/1.")?.split(' ').nth(1)?.parse().ok()?;
-    Some((status, answer[end + BLANK.len()..].to_vec()))
+    let whole = || {
+        let end = answer.windows(BLANK.len()).position(|bytes| bytes == BLANK)?;
+        let head = str::from_utf8(&answer[..end]).ok()?;
+        let status = head.strip_prefix("HTTP/1.")?.split(' ').nth(1)?.parse().ok()?;
+        let fields = head.lines().filter_map(|line| line.split_once(':'));
+        let mut length = fields.filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+        let length = length.find_map(|(_, n)| n.trim().parse::<usize>().ok());
+        Some((status, answer[end + BLANK.len()..].to_vec(), length))
+    };
+    match whole() {
+        Some((_, body, Some(length))) if body.len() < length => {
+            Err(io::Error::new(ErrorKind::UnexpectedEof, "the answer ends before its end"))
+        }
+        whole => Ok(whole.map(|(status, body, _)| (status, body))),
+    }
 }
 
 #[cfg(test)]
@@ -112,10 +127,12 @@ mod tests {
     #[test]
     fn parsed_answers() {
         #[rustfmt::skip]
-        let table: [(&str, Option<(u16, &str)>); 6] = [
+        let table: [(&str, Option<(u16, &str)>); 8] = [
             // answer, status and body
             ("HTTP/1.0 200 OK\r\na: b\r\n\r\n{}\r\n\r\n", Some((200, "{}\r\n\r\n"))),
             ("HTTP/1.1 503 \r\n\r\n",                    Some((503, ""))),
+            ("HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\n{}", Some((200, "{}"))),
+            ("HTTP/1.0 200 OK\r\ncontent-length:0\r\n\r\n", Some((200, ""))),
             ("HTTP/1.0 200 OK\r\n",                       None),
             ("HTTP/2 200\r\n\r\n",                       None),
             ("hello\r\n\r\n",                            None),
@@ -123,7 +140,9 @@ mod tests {
         ];
         for (answer, want) in table {
             let want = want.map(|(status, body)| (status, body.as_bytes().to_vec()));
-            assert_eq!(parsed(answer.as_bytes()), want, "{answer:?}");
+            assert_eq!(parsed(answer.as_bytes()).unwrap(), want, "{answer:?}");
         }
+        let cut = parsed(b"HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\n{}").unwrap_err();
+        assert_eq!(cut.kind(), ErrorKind::UnexpectedEof);
     }
 }

@@ -1,10 +1,13 @@
 //! `/api/v1/recording`, what is served of which time, and `/api/v1/recording/ticks`, what came before
 //! a moment.
 
+use std::time::Duration;
+
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::Serialize;
+use tokio::time::timeout;
 
 use super::moment::{no_moment, refused};
 use super::projector::Around;
@@ -70,6 +73,9 @@ pub(in crate::serve) async fn recording(
     }
 }
 
+/// A page shows the present once it knows whether there is a past.
+const PROMPT: Duration = Duration::from_secs(5);
+
 impl Film {
     /// # Errors
     /// [`FilmError::Busy`] alone: an agent that is busy with other moments serves them all the same.
@@ -77,18 +83,17 @@ impl Film {
         if let Source::Opened(opened) = &self.source {
             return Ok(opened.about());
         }
-        let turn = self.moments.take(client, None).await;
-        let _turn = turn.ok_or(FilmError::Busy)?;
-        Ok(match self.going_on().await {
-            Err(FilmError::Busy) => return Err(FilmError::Busy),
-            Err(why) => Recording::nothing(&why),
-            Ok(recording) => recording,
+        Ok(match timeout(PROMPT, self.going_on(client)).await {
+            Err(_) | Ok(Err(FilmError::Busy)) => return Err(FilmError::Busy),
+            Ok(Err(why)) => Recording::nothing(&why),
+            Ok(Ok(recording)) => recording,
         })
     }
 
-    async fn going_on(&self) -> Result<Recording, FilmError> {
+    async fn going_on(&self, client: &Client) -> Result<Recording, FilmError> {
+        let turn = self.moments.take(client, None).await.ok_or(FilmError::Busy)?;
         let of = self.footage()?;
-        match (self.begin(&of).await?, &of.around) {
+        match (self.begin(&of, Some(turn)).await?, &of.around) {
             (Some(begin), Around::Agent(newest)) => Ok(Recording::going_on(begin, newest)),
             _ => Err(FilmError::Empty),
         }

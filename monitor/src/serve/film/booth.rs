@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::projector::{Footage, Projector};
+use super::turns::Turn;
 use super::{Asked, FilmError, Shown};
 use crate::clock;
 use crate::clock::pace::Pace;
@@ -25,9 +26,11 @@ const IDLE: Nanos = Nanos(60 * Nanos::SECOND.0);
 
 type Reply<T> = oneshot::Sender<Result<Option<T>, FilmError>>;
 
+/// With the turn of the request, which ends once this thread has let go of it: a client that leaves does not
+/// end it before.
 enum Order {
-    Show(Asked, Footage, Reply<Shown>),
-    Begin(Footage, Reply<Moment>),
+    Show(Asked, Footage, Reply<Shown>, Option<Turn>),
+    Begin(Footage, Reply<Moment>, Option<Turn>),
 }
 
 pub(super) struct Booth {
@@ -46,21 +49,30 @@ impl Booth {
         &self,
         asked: Asked,
         of: &Footage,
+        turn: Turn,
     ) -> Result<Option<Shown>, FilmError> {
-        self.ask(|reply| Order::Show(asked, of.clone(), reply)).await
+        self.ask(Some(turn), |reply, turn| Order::Show(asked, of.clone(), reply, turn)).await
     }
 
     /// The first tick; `None` if there is none.
-    pub(super) async fn begin(&self, of: &Footage) -> Result<Option<Moment>, FilmError> {
-        self.ask(|reply| Order::Begin(of.clone(), reply)).await
+    pub(super) async fn begin(
+        &self,
+        of: &Footage,
+        turn: Option<Turn>,
+    ) -> Result<Option<Moment>, FilmError> {
+        self.ask(turn, |reply, turn| Order::Begin(of.clone(), reply, turn)).await
     }
 
-    async fn ask<T>(&self, order: impl Fn(Reply<T>) -> Order) -> Result<Option<T>, FilmError> {
+    async fn ask<T>(
+        &self,
+        mut turn: Option<Turn>,
+        order: impl Fn(Reply<T>, Option<Turn>) -> Order,
+    ) -> Result<Option<T>, FilmError> {
         let mut failed = FilmError::Panicked;
         // A thread that ends because it was idle may have taken the order with it.
         for _ in 0..2 {
             let (reply, answer) = oneshot::channel();
-            self.send(order(reply))?;
+            self.send(order(reply, turn.take()))?;
             match timeout(WITHIN, answer).await {
                 Ok(Ok(answer)) => return answer,
                 Ok(Err(_)) => failed = FilmError::Panicked,
@@ -98,13 +110,13 @@ fn show(orders: &Receiver<Order>, mut projector: Projector) {
     loop {
         let left = until.since(clock::now().boot);
         match orders.recv_timeout(Duration::from_nanos(left.0)) {
-            Ok(Order::Show(asked, of, reply)) if !reply.is_closed() => {
+            Ok(Order::Show(asked, of, reply, _turn)) if !reply.is_closed() => {
                 let shown = projector.show(asked, &of, || reply.is_closed());
                 until = clock::now().boot.plus(IDLE);
                 // A reader that has gone hears nothing.
                 let _ = reply.send(shown);
             }
-            Ok(Order::Begin(of, reply)) if !reply.is_closed() => {
+            Ok(Order::Begin(of, reply, _turn)) if !reply.is_closed() => {
                 let _ = reply.send(projector.begin(&of));
             }
             Ok(_) => {}

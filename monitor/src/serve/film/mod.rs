@@ -28,7 +28,7 @@ use self::booth::Booth;
 use self::desk::Desk;
 use self::projector::{Around, END, Footage};
 use self::reel::Reel;
-use self::turns::Turns;
+use self::turns::{Turn, Turns};
 use super::document::BRIEF_AGGRESSIONS;
 use super::listen::Client;
 use super::publish::{Latest, Published, Sender, channel};
@@ -228,23 +228,22 @@ impl Film {
     }
 
     pub(super) async fn show(&self, asked: Asked, client: &Client) -> Result<Shown, FilmError> {
-        let turn = self.moments.take(client, Some(asked)).await;
-        let _turn = turn.ok_or(FilmError::Busy)?;
+        let turn = self.moments.take(client, Some(asked)).await.ok_or(FilmError::Busy)?;
         // Not before: those that wait hold no view.
         let of = self.footage()?;
-        if let Some(shown) = self.booth.show(asked, &of).await? {
+        if let Some(shown) = self.booth.show(asked, &of, turn).await? {
             return Ok(shown);
         }
-        let begin = self.begin(&of).await?.ok_or(FilmError::Empty)?;
+        let begin = self.begin(&of, None).await?.ok_or(FilmError::Empty)?;
         let begin = jiff::Timestamp::from_nanosecond(begin.wall.0.into());
         Err(FilmError::Before(begin.unwrap_or_default()))
     }
 
     /// The first tick.
-    async fn begin(&self, of: &Footage) -> Result<Option<Moment>, FilmError> {
+    async fn begin(&self, of: &Footage, turn: Option<Turn>) -> Result<Option<Moment>, FilmError> {
         match &self.source {
             Source::Opened(opened) => Ok(Some(opened.first)),
-            Source::Agent(_) => self.booth.begin(of).await,
+            Source::Agent(_) => self.booth.begin(of, turn).await,
         }
     }
 }

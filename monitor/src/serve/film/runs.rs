@@ -217,6 +217,10 @@ mod tests {
             boot: Nanos(second * Nanos::SECOND.0),
             wall: Nanos((run * 10_000 + second) * Nanos::SECOND.0),
         };
+        let after = |run, second| {
+            let Moment { boot, wall } = at(run, second);
+            Moment { boot: boot.plus(Nanos(1)), wall: wall.plus(Nanos(1)) }
+        };
         let mut course = Course::default();
         assert_eq!(course.told().2, None);
         #[rustfmt::skip]
@@ -224,8 +228,8 @@ mod tests {
             // run, its ticks, each with an event; from when on all are told
             (1, 3,     at(1, 1)),
             (2, 3,     at(1, 1)),
-            (3, 2_050, at(3, 2)), // it keeps 2,048
-            (4, 3,     at(3, 2)),
+            (3, 2_050, after(3, 2)), // it keeps 2,048
+            (4, 3,     after(3, 2)),
         ];
         for (run, ticks, want) in table {
             let facts = NodeFacts { boot_id: run.to_string(), ..NodeFacts::default() };

@@ -216,7 +216,7 @@ impl History {
 }
 
 pub(in crate::serve) async fn events(
-    Seen { published, .. }: Seen,
+    Seen { published, is_newest }: Seen,
     query: Pairs,
     headers: HeaderMap,
 ) -> Response {
@@ -234,7 +234,12 @@ pub(in crate::serve) async fn events(
             end: moment(end, now),
             spans: kept.spans.spans(begin, end, shown),
             events: kept.spans.events(begin, until, shown),
-            minutes: kept.spans.minutes(begin, end, shown),
+            // The next tick may be in the minute already, and not published yet.
+            minutes: kept.spans.minutes(
+                begin,
+                end,
+                if is_newest { Nanos(u64::MAX) } else { shown },
+            ),
             known_since: kept.spans.known_since(),
         };
         Ok(Document::new("HistoryEvents", content).to_json())

@@ -294,7 +294,10 @@ impl Spans {
         let gone = newest(&mut self.ended, self.room.told);
         self.known.spans = gone.and_then(|span| span.end).or(self.known.spans);
         let gone = newest(&mut self.events, self.room.told);
-        self.known.events = gone.map(|event| event.at).or(self.known.events);
+        // Others of its tick may be gone, too.
+        let after =
+            |at: Moment| Moment { boot: at.boot.plus(Nanos(1)), wall: at.wall.plus(Nanos(1)) };
+        self.known.events = gone.map(|event| after(event.at)).or(self.known.events);
         self.minutes.put(at, interval, aggressions);
     }
 

@@ -1,6 +1,7 @@
 //! What a scope lost: over which time it is looked at, and which growth counts.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
 
 use super::acted::{acted_on, ended_by_isobar, is_of_taker};
 use super::figures::{Counts, Holding};
@@ -45,6 +46,9 @@ struct Look<'a> {
     ended: BTreeSet<CgroupId>,
     /// What a party held before and gave back is no growth: it goes up and down.
     is_of_swings: bool,
+    half_minutes: Rc<[Option<usize>]>,
+    /// What each party held throughout the half minute from each slot on, if its readings differ.
+    steady: Rc<BTreeMap<CgroupId, Vec<u64>>>,
 }
 
 impl<'a> Look<'a> {
@@ -78,14 +82,26 @@ impl<'a> Look<'a> {
             }
             (_, None) => sample.node.memory.map(|memory| memory.available.0),
         };
+        let parties: Vec<_> = parties.map(|(id, readings)| (*id, readings)).collect();
+        let (least, half_minutes) = (taker_from(0, resource), standing.half_minutes());
+        let has_grown = |readings: &VecDeque<Holding>| {
+            let all = readings.iter().map(|reading| reading.amount(counts));
+            let range = all.clone().max().zip(all.min());
+            range.is_some_and(|(most, fewest)| most - fewest >= least)
+        };
+        let grown = parties.iter().filter(|(_, readings)| has_grown(readings));
+        let steady =
+            grown.map(|(id, readings)| (*id, standing.steady(readings, counts, &half_minutes)));
         Some(Self {
             scope,
             left,
             standing,
-            parties: parties.map(|(id, readings)| (*id, readings)).collect(),
+            steady: Rc::new(steady.collect()),
+            half_minutes: half_minutes.into(),
+            parties,
             counts,
             capacity,
-            least: taker_from(0, resource),
+            least,
             is_whole: scope == ScopeName::System && counts == Counts::Held,
             ended: ended_by_isobar(sample, now, |action| is_of_taker(action, &[resource])),
             is_of_swings: false,
@@ -127,7 +143,10 @@ impl<'a> Look<'a> {
                     true => self.top(*id, readings, slot),
                     false => 0,
                 };
-                let kept = standing.kept(readings, slot, counts).max(left).max(top);
+                let steady = self.steady.get(id);
+                let kept = steady
+                    .map_or(0, |steady| standing.most_steady(slot, &self.half_minutes, steady));
+                let kept = kept.max(left).max(top);
                 grown = has.saturating_sub(had.max(kept));
             }
             net += i128::from(has) - i128::from(had);
@@ -203,6 +222,8 @@ impl<'a> Look<'a> {
             is_whole,
             ended,
             is_of_swings,
+            half_minutes: Rc::clone(&self.half_minutes),
+            steady: Rc::clone(&self.steady),
         };
         let mut slots = (0..standing.slots.len()).rev();
         let same = look.since(slots.find(|slot| self.age(*slot) >= lately.over)?);
@@ -293,21 +314,43 @@ impl TakerStanding {
         self.reading(readings, slot).map_or(0, |reading| reading.amount(counts))
     }
 
-    /// The most that a party held throughout half a minute in the five minutes before a slot: a container
-    /// that is started again takes what it had before.
-    pub(super) fn kept(&self, readings: &VecDeque<Holding>, slot: usize, counts: Counts) -> u64 {
+    /// For each slot, the one half a minute later; `None` before it is there, and where two lie so far apart
+    /// that they do not tell what was held between them.
+    fn half_minutes(&self) -> Vec<Option<usize>> {
+        let slots = &self.slots;
+        let later = |from: usize| {
+            let apart = |to: &usize| slots[*to].at.since(slots[from].at);
+            let to = (from + 1..slots.len()).find(|to| apart(to) >= STEADY)?;
+            (apart(&to) <= STEADY.plus(STEADY)).then_some(to)
+        };
+        (0..slots.len()).map(later).collect()
+    }
+
+    /// What a party held throughout the half minute from each slot on.
+    fn steady(
+        &self,
+        readings: &VecDeque<Holding>,
+        counts: Counts,
+        half_minutes: &[Option<usize>],
+    ) -> Vec<u64> {
+        let least = |(from, to): (usize, &Option<usize>)| {
+            to.and_then(|to| (from..=to).map(|at| self.at(readings, at, counts)).min())
+        };
+        half_minutes.iter().enumerate().map(|one| least(one).unwrap_or_default()).collect()
+    }
+
+    /// The most of that in the five minutes before a slot: a container that is started again takes what it
+    /// had before.
+    fn most_steady(&self, slot: usize, half_minutes: &[Option<usize>], steady: &[u64]) -> u64 {
         let until = self.slots[slot].at;
-        let is_near = |at: &usize| until.since(self.slots[*at].at) <= ALONG;
-        let mut most = 0;
-        for from in (0..slot).rev().take_while(is_near) {
-            let apart = |to: usize| self.slots[to].at.since(self.slots[from].at);
-            let to = (from + 1..=slot).find(|to| apart(*to) >= STEADY);
-            // Two readings far apart do not tell what was held between them.
-            if let Some(to) = to.filter(|to| apart(*to) <= STEADY.plus(STEADY)) {
-                let least = (from..=to).map(|at| self.at(readings, at, counts)).min();
-                most = most.max(least.unwrap_or_default());
-            }
-        }
-        most
+        let near = (0..slot).rev().take_while(|from| until.since(self.slots[*from].at) <= ALONG);
+        let known = near.filter(|from| half_minutes[*from].is_some_and(|to| to <= slot));
+        known.map(|from| steady[from]).max().unwrap_or_default()
+    }
+
+    /// The most that one party held throughout half a minute in the five minutes before a slot.
+    pub(super) fn kept(&self, readings: &VecDeque<Holding>, slot: usize, counts: Counts) -> u64 {
+        let half_minutes = self.half_minutes();
+        self.most_steady(slot, &half_minutes, &self.steady(readings, counts, &half_minutes))
     }
 }
