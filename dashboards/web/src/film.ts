@@ -284,7 +284,7 @@ async function begin(recording: Recording) {
 /** Shows a recording, at the moment in the link, or follows an agent, and goes back in what it has
  * recorded as a reader asks for it. */
 export async function startFilm() {
-  // The present does not wait for a busy agent.
+  // The present waits for a busy agent no longer than that takes to say so, which is 5 s.
   const recording = await get<Recording>("api/v1/recording", undefined, 1).catch((why) => {
     if (why instanceof Busy) absent = BUSY;
     return null;

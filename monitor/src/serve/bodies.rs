@@ -1,4 +1,4 @@
-//! The responses that no other client is sent, while they are sent: at most [`ROOM`] bytes of them.
+//! The responses that no other client is sent, while they are sent: at most [`ROOM`] of them.
 //! Of more, one is cut off: of the client that has most the one that was read longest ago, so that a
 //! client that reads is not the one that pays for those that do not.
 
@@ -18,7 +18,7 @@ use super::listen::Client;
 use super::peer::Peer;
 use super::refuse;
 
-/// Bytes.
+/// So many bytes of all bodies together, but for the newest, which is sent whatever its length.
 const ROOM: usize = 16 << 20;
 
 #[derive(Debug, Clone, Default)]

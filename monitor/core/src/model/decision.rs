@@ -135,6 +135,12 @@ pub struct Met {
 }
 
 impl Met {
+    /// One that is due, whatever was measured.
+    #[cfg(test)]
+    pub(crate) fn due(threshold: Trigger) -> Self {
+        Self { threshold, since: Nanos(0), is_due: true, measured: 0, missing: None }
+    }
+
     /// When its grace period was over, or will be.
     #[must_use]
     pub fn due_since(&self) -> Nanos {

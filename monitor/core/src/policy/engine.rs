@@ -171,7 +171,7 @@ impl Engine {
         let kubepods = kubepods.map(|(id, _)| id);
         let (mut assessment, others) =
             assess(settings, &sample, &snapshot, limited, &mut standing.assess);
-        standing.takers.is_short(&assessment.met);
+        standing.takers.note_short(&assessment.met);
         let takers = &standing.takers;
 
         let (sample_now, harm) = (&sample, &standing.harm);

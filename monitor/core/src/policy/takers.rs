@@ -173,7 +173,7 @@ impl TakerStanding {
     }
 
     /// Takes note of which memory is short at the last sample.
-    pub(crate) fn is_short(&mut self, met: &[Met]) {
+    pub(crate) fn note_short(&mut self, met: &[Met]) {
         let Some(last) = self.slots.back_mut() else { return };
         for Met { threshold, .. } in met {
             if threshold.resource() == Resource::Memory && matches!(threshold, Trigger::Eviction(_))

@@ -9,9 +9,8 @@ use super::{Entry, Node, Place, Problem, Scalar, Value};
 /// Deeper trees are refused: their readers recurse.
 const DEEPEST: usize = 100;
 
-/// How many nodes and bytes of text all anchors, of which copies are kept, and aliases may add together.
-/// Without a limit, a file of a few lines (nine aliases of nine aliases of nine aliases..) would fill any
-/// memory.
+/// How many nodes and bytes of text all anchors (a copy of each is kept) and aliases may add together.
+/// Without a limit, nine aliases of nine aliases of nine aliases.. would fill any memory.
 const ALIAS_BUDGET: usize = 1 << 20;
 
 pub(super) fn documents(text: &str) -> Result<Vec<Node>, Problem> {

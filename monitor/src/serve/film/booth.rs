@@ -17,7 +17,7 @@ use crate::clock::pace::Pace;
 use isobar_core::model::sample::Moment;
 use isobar_core::model::units::Nanos;
 
-/// Orders that wait: those whose clients have gone, and one.
+/// Orders that wait: the one whose turn it is, and those that ask for the first tick alone.
 const WAITING: usize = 16;
 /// How long a request waits for its moment once it is its turn.
 const WITHIN: Duration = Duration::from_secs(30);

@@ -18,7 +18,7 @@ const OF_MINUTE: usize = 6;
 const COUNTED: usize = 64;
 const MINUTE: u64 = 60 * Nanos::SECOND.0;
 
-/// Who made whom wait in a minute.
+/// Which cgroups made which others wait in a minute.
 #[derive(Debug, Clone, Default, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]

@@ -52,13 +52,7 @@ mod tests {
 
     #[test]
     fn others_are_about_something_else_than_the_first() {
-        let met = |threshold| Met {
-            threshold,
-            since: Nanos(0),
-            is_due: true,
-            measured: 0,
-            missing: None,
-        };
+        let met = Met::due;
         let of_kubelet = |signal, mib: u64| {
             let value = Amount::Quantity(Quantity::bytes(mib << 20));
             let grace = Nanos(0);

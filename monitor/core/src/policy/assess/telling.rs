@@ -70,18 +70,11 @@ mod tests {
     fn relief_is_told_once_of_two_that_take_turns() {
         let on = PressureSignal::Exhaustion(TOLD_FOR);
         let forecast = PressureThreshold { scope: ScopeName::System, on, grace: Nanos(0) };
-        let met = |threshold| Met {
-            threshold,
-            since: Nanos(0),
-            is_due: true,
-            measured: 0,
-            missing: None,
-        };
-        let one = met(Trigger::Pressure(forecast));
+        let one = Met::due(Trigger::Pressure(forecast));
         let value = Amount::Quantity(Quantity::bytes(100));
         let signal = Signal::MemoryAvailable;
         let eviction = Threshold { signal, value, grace: Nanos(0), min_reclaim: None };
-        let other = met(Trigger::Eviction(eviction));
+        let other = Met::due(Trigger::Eviction(eviction));
         let mut relieved = BTreeMap::new();
         let table = [
             // second, what is to be relieved, whether that is told

@@ -339,8 +339,8 @@ impl TakerStanding {
         half_minutes.iter().enumerate().map(|one| least(one).unwrap_or_default()).collect()
     }
 
-    /// The most of that in the five minutes before a slot: a container that is started again takes what it
-    /// had before.
+    /// The most of that in the five minutes before a slot: a container takes it again when it is started
+    /// anew, which is no growth.
     fn most_steady(&self, slot: usize, half_minutes: &[Option<usize>], steady: &[u64]) -> u64 {
         let until = self.slots[slot].at;
         let near = (0..slot).rev().take_while(|from| until.since(self.slots[*from].at) <= ALONG);

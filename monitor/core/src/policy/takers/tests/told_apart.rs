@@ -99,17 +99,8 @@ fn loss_names_who_goes_up_and_down_where_memory_was_short_before() {
     use crate::model::quantity::Quantity;
     use crate::model::threshold::{Amount, Signal, Threshold};
     let value = Amount::Quantity(Quantity::bytes(MIB));
-    let met = |signal| Met {
-        threshold: Trigger::Eviction(Threshold {
-            signal,
-            value,
-            grace: Nanos(0),
-            min_reclaim: None,
-        }),
-        since: Nanos(0),
-        is_due: true,
-        measured: 0,
-        missing: None,
+    let met = |signal| {
+        Met::due(Trigger::Eviction(Threshold { signal, value, grace: Nanos(0), min_reclaim: None }))
     };
     let (node, pods) = (met(Signal::MemoryAvailable), met(Signal::AllocatableMemoryAvailable));
     let disk = met(Signal::NodefsAvailable);
@@ -126,7 +117,7 @@ fn loss_names_who_goes_up_and_down_where_memory_was_short_before() {
             snapshot = Snapshot::between(None, &last, &mut averages);
             standing.update(before.as_ref(), &last, &Workloads::default().parties(&snapshot));
             if pod > 200 {
-                standing.is_short(short.as_slice());
+                standing.note_short(short.as_slice());
             }
             before = Some(last.clone());
         }
