@@ -358,3 +358,26 @@ fn paused_page_asks_for_nothing_of_the_present() {
     assert_eq!(asked.iter().filter(of_now).collect::<Vec<_>>(), Vec::<&String>::new());
     assert!(asked.iter().any(|url| url.contains("cgroups?at=")), "{asked:?}");
 }
+
+#[test]
+fn page_that_was_kept_holds_one_stream() {
+    let Some(browser) = browser() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    keep(&recording(), dir.path());
+    let server = Server::going_back("", dir.path());
+    browser.open(&server.url());
+    wait_for_link(&browser, "live");
+    browser.run(
+        "window.opened = []; const Before = EventSource;
+         window.EventSource = class extends Before { constructor(...all) { super(...all); opened.push(this) } };
+         window.away = () => dispatchEvent(new PageTransitionEvent('pagehide', { persisted: true }));
+         window.back = () => dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }));
+         away(); back()",
+    );
+    // The next attempt is due while the page is away.
+    browser.run("opened[0].dispatchEvent(new Event('error')); away(); back()");
+    thread::sleep(Duration::from_millis(2_500));
+    let states =
+        browser.run("return opened.map((stream) => stream.readyState === EventSource.CLOSED)");
+    assert_eq!(states, json!([true, false]));
+}

@@ -36,6 +36,7 @@ let arrived = 0; // performance.now(): independent of the wall clock
 let past: Past[] = [];
 let missed = 0;
 let stream: EventSource | null = null;
+let retry = 0; // the timer of the next attempt
 let live: Live = { view: null, link: "opening", age: 0, past, missed };
 const readers = new Set<(live: Live) => void>();
 
@@ -87,7 +88,14 @@ function take(view: Snapshot) {
   tell({ view, past, link: "live", age: 0 });
 }
 
+function close() {
+  clearTimeout(retry);
+  stream?.close();
+}
+
+/** Opens the only stream: an attempt that was due while the page was away would be a second one. */
 function open() {
+  close();
   // What came between is told as a gap, also by another agent.
   const after = newest ? `&last=${newest.tick}` : "";
   const own = new EventSource(`api/v1/stream?delta=1${after}`);
@@ -105,7 +113,7 @@ function open() {
     // A browser reconnects by itself after a broken connection, but not after a 503, nor always
     // after a refused connection: closing and reopening works for all of them.
     own.close();
-    setTimeout(open, RETRY);
+    if (own === stream) retry = setTimeout(open, RETRY);
   });
 }
 
@@ -122,7 +130,7 @@ export function start() {
   setInterval(look, 1_000);
   // A browser may keep a page that was left. With its stream open it would take one of six connections
   // that the browser has to this server, and one of the agent's streams.
-  addEventListener("pagehide", () => stream?.close());
+  addEventListener("pagehide", close);
   addEventListener("pageshow", ({ persisted }) => persisted && open());
 }
 
