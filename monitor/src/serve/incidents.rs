@@ -1,10 +1,10 @@
 //! `/api/v1/incidents`, `/api/v1/incidents/NAME` and its `/file`: what was kept of what went wrong.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequestParts, Path, State};
@@ -12,51 +12,50 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use serde::Serialize;
-use tokio::sync::Semaphore;
+use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
 use tokio_stream::{Stream, StreamExt as _};
 
 use super::document::PIECE;
+use super::listen::Client;
 use super::negotiate::made;
+use super::turns::Turns;
 use super::{NO_SAMPLE_YET, Shared, refuse};
+use crate::clock::pace::Pace;
 use crate::record::incident::shelf::{Shelf, ShelfError};
 use crate::record::incident::{Incident, Kind, State as Progress};
 use isobar_core::model::sample::Moment;
 use isobar_core::view::Document;
 
-/// How long a request waits for those that read the disk before it.
-const WITHIN: Duration = Duration::from_secs(20);
+/// Reads of the disk, on a thread beside the event loop: a slow disk must not hold other requests up.
+/// Clients have turns; before its turn nothing is done or held for a request, and one whose client has
+/// gone is forgotten.
+#[derive(Clone, Default)]
+pub(super) struct Disk(Turns);
 
-/// Reads of the disk, beside the event loop: a slow disk must not hold other requests up. At most
-/// [`Disk::READS`] at a time; of others nothing is done and nothing is held before their turn, and
-/// those whose client has gone are forgotten.
-#[derive(Clone)]
-pub(super) struct Disk(Arc<Semaphore>);
-
-impl Default for Disk {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(Self::READS)))
-    }
+thread_local! {
+    static PACE: RefCell<Pace> = Pace::behind_the_tick().into();
 }
 
 impl Disk {
-    /// Also the threads that wait for the disk.
-    pub(super) const READS: usize = 2;
+    /// One reads, and rests before the next turn.
+    pub(super) const THREADS: usize = 1;
 
     async fn read<T: Send + 'static>(
         &self,
+        client: &Client,
         read: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<T> {
-        let turn = timeout(WITHIN, Arc::clone(&self.0).acquire_owned()).await;
-        let turn = turn.map_err(|_| io::Error::from(ErrorKind::TimedOut))?;
-        let turn = turn.map_err(io::Error::other)?;
+        let turn = self.0.take(client, None).await;
+        let turn = turn.ok_or_else(|| io::Error::from(ErrorKind::TimedOut))?;
+        let (reply, answer) = oneshot::channel();
         // A client that leaves ends no read: its turn lasts as long as the read does.
-        let read = spawn_blocking(move || {
-            let _turn = turn;
-            read()
+        spawn_blocking(move || {
+            let _ = reply.send(read());
+            PACE.with_borrow_mut(Pace::between);
+            drop(turn);
         });
-        read.await.map_err(io::Error::other)
+        answer.await.map_err(io::Error::other)
     }
 }
 
@@ -116,8 +115,12 @@ impl FromRequestParts<Shared> for Name {
     }
 }
 
-pub(super) async fn list(State(shared): State<Shared>, headers: HeaderMap) -> Response {
-    answer(&shared, &headers, |shelf| {
+pub(super) async fn list(
+    State(shared): State<Shared>,
+    client: Client,
+    headers: HeaderMap,
+) -> Response {
+    answer(&shared, &client, &headers, |shelf| {
         let all = shelf.map_or_else(|| Ok(Vec::new()), Shelf::list)?;
         let incidents = all.into_iter().rev().map(Brief::from).collect();
         Ok(Document::new("IncidentList", IncidentList { incidents }).to_json())
@@ -127,10 +130,11 @@ pub(super) async fn list(State(shared): State<Shared>, headers: HeaderMap) -> Re
 
 pub(super) async fn one(
     State(shared): State<Shared>,
+    client: Client,
     Name(name): Name,
     headers: HeaderMap,
 ) -> Response {
-    answer(&shared, &headers, move |shelf| {
+    answer(&shared, &client, &headers, move |shelf| {
         let unknown = || ShelfError::Unknown(name.clone());
         let incident = shelf.ok_or_else(unknown)?.find(&name)?;
         Ok(Document::new("Incident", One { incident }).to_json())
@@ -139,8 +143,12 @@ pub(super) async fn one(
 }
 
 /// The ticks of one, as `isobar replay` reads them.
-pub(super) async fn file(State(shared): State<Shared>, Name(name): Name) -> Response {
-    let found = from_shelf(&shared, move |shelf| {
+pub(super) async fn file(
+    State(shared): State<Shared>,
+    client: Client,
+    Name(name): Name,
+) -> Response {
+    let found = from_shelf(&shared, &client, move |shelf| {
         let unknown = || ShelfError::Unknown(name.clone());
         let shelf = shelf.ok_or_else(unknown)?;
         if shelf.find(&name)?.state == Progress::Open {
@@ -166,7 +174,7 @@ pub(super) async fn file(State(shared): State<Shared>, Name(name): Name) -> Resp
                 (header::CONTENT_LENGTH, length.to_string()),
                 (header::CONTENT_DISPOSITION, save_as),
             ];
-            (headers, Body::from_stream(pieces(shared.disk, file, length))).into_response()
+            (headers, Body::from_stream(pieces(shared.disk, client, file, length))).into_response()
         }
         Ok(Err(why)) => refuse(StatusCode::NOT_FOUND, &why),
         Err(refused) => refused,
@@ -174,12 +182,17 @@ pub(super) async fn file(State(shared): State<Shared>, Name(name): Name) -> Resp
 }
 
 /// A file of which one piece at a time is in memory.
-fn pieces(disk: Disk, file: File, length: u64) -> impl Stream<Item = io::Result<Bytes>> {
+fn pieces(
+    disk: Disk,
+    client: Client,
+    file: File,
+    length: u64,
+) -> impl Stream<Item = io::Result<Bytes>> {
     let file = Arc::new(file);
     tokio_stream::iter((0..length).step_by(PIECE)).then(move |at| {
-        let (disk, file) = (disk.clone(), Arc::clone(&file));
+        let (disk, client, file) = (disk.clone(), client.clone(), Arc::clone(&file));
         async move {
-            let piece = disk.read(move || {
+            let piece = disk.read(&client, move || {
                 let mut piece = vec![0; PIECE.min(usize::try_from(length - at).unwrap_or(PIECE))];
                 file.read_exact_at(&mut piece, at)?;
                 Ok(Bytes::from(piece))
@@ -191,10 +204,11 @@ fn pieces(disk: Disk, file: File, length: u64) -> impl Stream<Item = io::Result<
 
 async fn answer(
     shared: &Shared,
+    client: &Client,
     headers: &HeaderMap,
     read: impl FnOnce(Option<&Shelf>) -> Result<Vec<u8>, ShelfError> + Send + 'static,
 ) -> Response {
-    match from_shelf(shared, read).await {
+    match from_shelf(shared, client, read).await {
         Ok(document) => made(headers, document),
         Err(refused) => refused,
     }
@@ -202,13 +216,14 @@ async fn answer(
 
 async fn from_shelf<T: Send + 'static>(
     shared: &Shared,
+    client: &Client,
     read: impl FnOnce(Option<&Shelf>) -> Result<T, ShelfError> + Send + 'static,
 ) -> Result<T, Response> {
     let shelf = shared.latest.borrow().as_ref().map(|published| published.incidents.clone());
     let Some(shelf) = shelf else {
         return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, NO_SAMPLE_YET));
     };
-    let (status, why) = match shared.disk.read(move || read(shelf.as_deref())).await {
+    let (status, why) = match shared.disk.read(client, move || read(shelf.as_deref())).await {
         Ok(Ok(found)) => return Ok(found),
         Ok(Err(why @ ShelfError::Unknown(_))) => (StatusCode::NOT_FOUND, why.to_string()),
         Ok(Err(why)) => (StatusCode::INTERNAL_SERVER_ERROR, why.to_string()),
@@ -225,32 +240,31 @@ async fn from_shelf<T: Send + 'static>(
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use tokio::sync::oneshot;
-    use tokio::time::sleep;
+    use tokio::task::yield_now;
 
     use super::*;
+    use crate::serve::peer::Link;
 
     #[tokio::test]
     async fn read_does_nothing_for_clients_that_have_gone() {
         let (disk, n) = (Disk::default(), Arc::new(AtomicUsize::new(0)));
+        let client = Client::unconnected(Link::Unix { uid: 1 });
         let ask = |_| {
             let ((go, slow), disk, n) = (oneshot::channel::<()>(), disk.clone(), Arc::clone(&n));
+            let client = client.clone();
             let read = move || {
                 n.fetch_add(1, Ordering::Relaxed);
                 slow.blocking_recv()
             };
-            (go, tokio::spawn(async move { disk.read(read).await }))
+            (go, tokio::spawn(async move { disk.read(&client, read).await }))
         };
-        let asked: Vec<_> = (0..50).map(ask).collect();
-        for _ in 0..1_000 {
-            if n.load(Ordering::Relaxed) >= Disk::READS {
-                break;
-            }
-            sleep(Duration::from_millis(1)).await;
+        let asked: Vec<_> = (0..20).map(ask).collect();
+        while n.load(Ordering::Relaxed) == 0 {
+            yield_now().await;
         }
         asked.iter().for_each(|(_, client)| client.abort());
         drop(asked);
-        assert_eq!(disk.read(|| 7).await.unwrap(), 7, "the next client");
-        assert_eq!(n.load(Ordering::Relaxed), Disk::READS);
+        assert_eq!(disk.read(&client, || 7).await.unwrap(), 7, "the next one");
+        assert_eq!(n.load(Ordering::Relaxed), 1);
     }
 }

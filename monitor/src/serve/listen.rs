@@ -78,7 +78,7 @@ impl Server {
             SockRef::from(listener).set_send_buffer_size(SENT_AHEAD)?;
         }
         let mut runtime = runtime::Builder::new_current_thread();
-        let runtime = runtime.max_blocking_threads(Disk::READS).enable_all().build()?;
+        let runtime = runtime.max_blocking_threads(Disk::THREADS).enable_all().build()?;
         let (leave, left) = oneshot::channel();
         let (end, ended) = oneshot::channel();
         let serve = move || {

@@ -24,6 +24,7 @@ pub mod publish;
 mod stream;
 mod summary;
 mod totals;
+mod turns;
 
 use std::sync::Arc;
 

@@ -10,10 +10,10 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::projector::{Footage, Projector};
-use super::turns::Turn;
 use super::{Asked, FilmError, Shown};
 use crate::clock;
 use crate::clock::pace::Pace;
+use crate::serve::turns::Turn;
 use isobar_core::model::sample::Moment;
 use isobar_core::model::units::Nanos;
 

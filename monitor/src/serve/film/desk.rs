@@ -4,20 +4,16 @@
 use std::sync::Arc;
 use std::thread;
 
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 
 use super::FilmError;
 use crate::clock;
 use crate::clock::pace::Pace;
+use crate::serve::turns::Turn;
 use isobar_core::model::units::Nanos;
 
 const TICKS: u64 = 90_000;
 const LASTS: Nanos = Nanos(20 * Nanos::SECOND.0);
-
-pub(super) struct Desk {
-    seat: Arc<Semaphore>,
-    pace: fn() -> Pace,
-}
 
 /// What a computation may take.
 pub(in crate::serve) struct Shift {
@@ -36,36 +32,28 @@ impl Shift {
     }
 }
 
-impl Desk {
-    pub(super) fn new(pace: fn() -> Pace) -> Self {
-        Self { seat: Arc::new(Semaphore::new(1)), pace }
-    }
-
-    pub(super) async fn run<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&mut Shift) -> T + Send + 'static,
-    ) -> Result<T, FilmError> {
-        // One whose reader has gone ends with its next tick.
-        let seat = Arc::clone(&self.seat).acquire_owned().await;
-        let seat = seat.map_err(|_| FilmError::Computing)?;
-        let (reply, answer) = oneshot::channel();
-        let pace = self.pace;
-        let run = move || {
-            let reply = Arc::new(reply);
-            let own = Arc::downgrade(&reply);
-            let is_off = Box::new(move || own.upgrade().is_none_or(|reply| reply.is_closed()));
-            let until = clock::now().boot.plus(LASTS);
-            let mut shift = Shift { pace: pace(), until, n_left: TICKS, is_off };
-            shift.pace.begin();
-            let done = work(&mut shift);
-            // A panic gives it back as well.
-            drop(seat);
-            // A reader that has gone hears nothing.
-            if let Some(reply) = Arc::into_inner(reply) {
-                let _ = reply.send(done);
-            }
-        };
-        thread::Builder::new().name("what-if".into()).spawn(run).map_err(FilmError::Thread)?;
-        answer.await.map_err(|_| FilmError::Panicked)
-    }
+/// One whose reader has gone ends with its next tick, and so does its turn.
+pub(super) async fn run<T: Send + 'static>(
+    turn: Turn,
+    pace: fn() -> Pace,
+    work: impl FnOnce(&mut Shift) -> T + Send + 'static,
+) -> Result<T, FilmError> {
+    let (reply, answer) = oneshot::channel();
+    let run = move || {
+        let reply = Arc::new(reply);
+        let own = Arc::downgrade(&reply);
+        let is_off = Box::new(move || own.upgrade().is_none_or(|reply| reply.is_closed()));
+        let until = clock::now().boot.plus(LASTS);
+        let mut shift = Shift { pace: pace(), until, n_left: TICKS, is_off };
+        shift.pace.begin();
+        let done = work(&mut shift);
+        // A panic passes it on as well.
+        drop(turn);
+        // A reader that has gone hears nothing.
+        if let Some(reply) = Arc::into_inner(reply) {
+            let _ = reply.send(done);
+        }
+    };
+    thread::Builder::new().name("what-if".into()).spawn(run).map_err(FilmError::Thread)?;
+    answer.await.map_err(|_| FilmError::Panicked)
 }

@@ -14,7 +14,6 @@ pub mod reel;
 pub(super) mod refill;
 pub(super) mod runs;
 pub(super) mod study;
-mod turns;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,13 +24,12 @@ use std::thread;
 use serde::Serialize;
 
 use self::booth::Booth;
-use self::desk::Desk;
 use self::projector::{Around, END, Footage};
 use self::reel::Reel;
-use self::turns::{Turn, Turns};
 use super::document::BRIEF_AGGRESSIONS;
 use super::listen::Client;
 use super::publish::{Latest, Published, Sender, channel};
+use super::turns::{Turn, Turns};
 use crate::clock::pace::Pace;
 use crate::record::incident::shelf::Shelf;
 use crate::record::journal::Ring;
@@ -125,8 +123,8 @@ pub struct Film {
     source: Source,
     booth: Booth,
     moments: Turns,
-    desk: Desk,
     questions: Turns,
+    pace: fn() -> Pace,
 }
 
 enum Source {
@@ -195,7 +193,7 @@ impl Film {
 
     fn of(source: Source, pace: fn() -> Pace) -> Self {
         let (moments, questions) = Default::default();
-        Self { source, booth: Booth::new(pace), moments, desk: Desk::new(pace), questions }
+        Self { source, booth: Booth::new(pace), moments, questions, pace }
     }
 
     /// Where a recording was opened, and its last tick; `None` of an agent.

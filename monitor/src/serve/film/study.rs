@@ -8,7 +8,7 @@ use axum::response::Response;
 use serde::{Deserialize as _, Serialize};
 use serde_json::{Value, json};
 
-use super::desk::Shift;
+use super::desk::{self, Shift};
 use super::moment::{Seen, no_moment, refused};
 use super::projector::Footage;
 use super::{Film, FilmError, Source};
@@ -160,14 +160,14 @@ pub(in crate::serve) async fn answer(
     headers: &HeaderMap,
     work: impl FnOnce(Footage, &mut Shift) -> Result<Vec<u8>, StudyError> + Send + 'static,
 ) -> Response {
-    let Some(_turn) = film.questions.take(client, None).await else {
+    let Some(turn) = film.questions.take(client, None).await else {
         return refused(&FilmError::Computing);
     };
     let of = match film.footage() {
         Ok(of) => of,
         Err(why) => return refused(&why),
     };
-    match film.desk.run(move |shift| work(of, shift)).await {
+    match desk::run(turn, film.pace, move |shift| work(of, shift)).await {
         Ok(Ok(document)) => made(headers, document),
         Ok(Err(StudyError::Refused(why))) => refuse(StatusCode::BAD_REQUEST, &why),
         Ok(Err(StudyError::Read(why))) => refused(&FilmError::Read(why)),

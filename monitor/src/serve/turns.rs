@@ -8,9 +8,9 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::Asked;
-use crate::serve::listen::Client;
-use crate::serve::peer::Peer;
+use super::film::Asked;
+use super::listen::Client;
+use super::peer::Peer;
 
 /// Requests that wait. Of more, the client that has most loses its oldest.
 const WAITING: usize = 32;
