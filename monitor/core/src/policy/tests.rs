@@ -7,6 +7,7 @@ mod cpu;
 mod disks;
 mod family;
 mod large;
+mod many;
 mod marks;
 mod node;
 mod outside;

@@ -4,19 +4,19 @@
 
 use super::choose::{EXAMINED, harm_floor, worth_it};
 use super::oom::{is_marked, kernel_takes};
-use super::pending::sum;
+use super::pending::{held, sum};
 use super::reclaim::reclaim_first;
 use super::standing::{HeldBack, ReliefStanding};
 use super::steps::{Able, Kind, is_offered};
-use super::target::target_of;
-use super::{Counts, Proposal, Question, WORTH, beyond_budget, of_those};
+use super::target::{target_of, targets_of};
+use super::{Counts, Proposal, Question, WORTH, beyond_budget, first_of, of_those};
 use crate::model::cgroup::Cgroup;
 use crate::model::condition::ScopeName;
 use crate::model::decision::{
-    Candidate, Hold, InForce, Loss, Met, Relief, StepKind, Taker, Target, Trigger,
+    Candidate, Hold, InForce, Key, KeyValue, Loss, Met, Relief, StepKind, Taker, Target, Trigger,
 };
 use crate::model::threshold::{Amount, Resource, Signal};
-use crate::model::units::Nanos;
+use crate::model::units::{Nanos, scale};
 use crate::policy::assess::pressure::is_emergency;
 use crate::policy::explain;
 use crate::policy::rank::{Contender, Field, Purpose, REAL_PART};
@@ -185,6 +185,12 @@ impl Shortage<'_> {
         self.largest().is_some_and(takes)
     }
 
+    /// Whether to hold back would cost another party's life: memory is gone in a moment, and the kernel
+    /// would take none of those who took it.
+    fn costs_another(&self, standing: &ReliefStanding) -> bool {
+        Kind::of(self.first) == Kind::MemoryEmergency && !self.is_covered(standing)
+    }
+
     /// Takers that may be ended. Where a party that is no candidate took most, who uses what it
     /// requested is no cause beside it; and where the kernel would take that party, nor is who took
     /// less than half as much all along.
@@ -200,8 +206,48 @@ impl Shortage<'_> {
     fn step(&self, standing: &ReliefStanding, causes: &[Candidate]) -> Option<Proposal> {
         let Self { question, first, takers, .. } = *self;
         let floor = harm_floor(question, &first.threshold, takers);
-        let chosen = of_those(question, standing, first, &worth_it(causes, floor));
+        let may_end =
+            standing.budget_again(question.relief, first).is_none() || self.costs_another(standing);
+        let joint = self.joint(standing, causes);
+        let list: Vec<_> = joint.iter().chain(worth_it(causes, floor)).collect();
+        let chosen = first_of(question, standing, first, &list, may_end);
         chosen.map(|chosen| Proposal { counts: Counts::UntilOver, ..chosen })
+    }
+
+    /// The first causes as one candidate, as many as it takes until what they free lasts for a while against
+    /// what the others grow by; where the end of one has not ended the shortage, and that of the next would
+    /// not.
+    fn joint(&self, standing: &ReliefStanding, causes: &[Candidate]) -> Option<Candidate> {
+        let Self { question, first, loss, .. } = *self;
+        let growth = question.growth(first)?.0;
+        if standing.takers.is_empty() || !Kind::of(first).is_pressing() {
+            return None;
+        }
+        let all: Vec<_> = causes.iter().collect();
+        let targets = targets_of(&all, question.sample, question.snapshot).into_iter();
+        let living = all.into_iter().zip(targets);
+        let living = living.filter(|(_, target)| !standing.is_spent(target, question.sample));
+        let (mut members, mut freed, mut taken) = (Vec::new(), 0_u64, 0_u64);
+        let mut chosen = Vec::new();
+        for (candidate, target) in living {
+            freed = freed.saturating_add(held(&target, question.sample).unwrap_or_default().0);
+            taken = taken.saturating_add(taken_by(candidate));
+            members.extend(candidate.uids().cloned());
+            chosen.push(candidate);
+            let by_others = scale(growth, loss.lost.0.saturating_sub(taken), loss.lost.0.max(1));
+            if freed >= by_others.saturating_mul(WORTH) {
+                break;
+            }
+        }
+        let [one, more @ ..] = &chosen[..] else { return None };
+        members.sort_unstable();
+        let is_of_one = more.iter().all(|other| other.namespace == one.namespace);
+        (!more.is_empty()).then(|| Candidate {
+            name: format!("{} and {} more", one.name, more.len()),
+            namespace: if is_of_one { one.namespace.clone() } else { String::new() },
+            members,
+            ..(*one).clone()
+        })
     }
 
     /// A taker to mark, of those that are `due`.
@@ -341,6 +387,12 @@ fn payer(
 fn is_hard(met: &Met) -> bool {
     let is_of_memory = met.threshold.resource() == Resource::Memory;
     is_of_memory && matches!(met.threshold, Trigger::Eviction(threshold) if threshold.is_hard())
+}
+
+fn taken_by(candidate: &Candidate) -> u64 {
+    let taken = candidate.keys.iter().find(|key| key.key == Key::Taken).map(|key| &key.value);
+    let Some(KeyValue::Quantity(taken)) = taken else { return 0 };
+    taken.to_u64()
 }
 
 fn is_of(candidate: &Candidate, uid: &str) -> bool {

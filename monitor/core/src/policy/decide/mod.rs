@@ -289,15 +289,25 @@ fn beyond_budget(
     true
 }
 
-/// The first candidate of `list` that has a step left, and that step.
+/// The first candidate of `list` that has a step left, and that step, within the budget.
 fn of_those(
     question: &Question<'_>,
     standing: &ReliefStanding,
     first: &Met,
     list: &[&Candidate],
 ) -> Option<Proposal> {
-    let want = wanted(first);
     let may_end = standing.budget_again(question.relief, first).is_none();
+    first_of(question, standing, first, list, may_end)
+}
+
+fn first_of(
+    question: &Question<'_>,
+    standing: &ReliefStanding,
+    first: &Met,
+    list: &[&Candidate],
+    may_end: bool,
+) -> Option<Proposal> {
+    let want = wanted(first);
     let is_spent = |target: &Target| standing.is_spent(target, question.sample);
     let targets = targets_of(list, question.sample, question.snapshot).into_iter();
     targets.filter(|target| !is_spent(target)).find_map(|target| {
