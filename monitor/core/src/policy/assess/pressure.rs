@@ -49,8 +49,10 @@ pub fn judge(
     let met = |threshold: &PressureThreshold| {
         let measured = measured_now(threshold, snapshot, outlooks)?;
         let since = since(threshold);
-        let is_due = now.since(since) >= threshold.grace
-            && (!is_exhaustion(threshold.on) || low.contains(&threshold.scope));
+        // In an emergency no time is left for a grace.
+        let is_over = now.since(since) >= threshold.grace
+            || is_emergency(&Trigger::Pressure(*threshold), measured);
+        let is_due = is_over && (!is_exhaustion(threshold.on) || low.contains(&threshold.scope));
         let trigger = Trigger::Pressure(*threshold);
         let met = Met { threshold: trigger, since, is_due, measured, missing: None };
         is_met(threshold.on, measured).then_some((*threshold, met))

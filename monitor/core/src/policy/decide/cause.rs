@@ -3,20 +3,21 @@
 //! Rules: docs/policy.md, "Who pays for memory".
 
 use super::choose::{EXAMINED, harm_floor, worth_it};
+use super::joint::joint;
 use super::oom::{is_marked, kernel_takes};
-use super::pending::{held, sum};
+use super::pending::sum;
 use super::reclaim::reclaim_first;
 use super::standing::{HeldBack, ReliefStanding};
 use super::steps::{Able, Kind, is_offered};
-use super::target::{target_of, targets_of};
+use super::target::target_of;
 use super::{Counts, Proposal, Question, WORTH, beyond_budget, first_of, of_those};
 use crate::model::cgroup::Cgroup;
 use crate::model::condition::ScopeName;
 use crate::model::decision::{
-    Candidate, Hold, InForce, Key, KeyValue, Loss, Met, Relief, StepKind, Taker, Target, Trigger,
+    Candidate, Hold, InForce, Loss, Met, Relief, StepKind, Taker, Target, Trigger,
 };
 use crate::model::threshold::{Amount, Resource, Signal};
-use crate::model::units::{Nanos, scale};
+use crate::model::units::Nanos;
 use crate::policy::assess::pressure::is_emergency;
 use crate::policy::explain;
 use crate::policy::rank::{Contender, Field, Purpose, REAL_PART};
@@ -162,7 +163,9 @@ impl Shortage<'_> {
         let is_out_of_reach = |taker: &Taker| {
             let is_service = taker.uid.starts_with('/') && !self.is_candidate(taker);
             let is_promised = self.field.took_what_was_promised(&taker.uid);
-            is_service || (self.field.never_ends(&taker.uid) && !is_promised)
+            // The end of a candidate that was passed over gives nothing back.
+            is_service
+                || !is_promised && (self.is_candidate(taker) || self.field.never_ends(&taker.uid))
         };
         let took = takers.iter().any(|taker| victim.uids().any(|uid| *uid == taker.uid));
         !took && (self.loss.is_of_no_cgroup() || most.is_none_or(is_out_of_reach))
@@ -208,46 +211,10 @@ impl Shortage<'_> {
         let floor = harm_floor(question, &first.threshold, takers);
         let may_end =
             standing.budget_again(question.relief, first).is_none() || self.costs_another(standing);
-        let joint = self.joint(standing, causes);
+        let joint = joint(question, standing, first, causes);
         let list: Vec<_> = joint.iter().chain(worth_it(causes, floor)).collect();
         let chosen = first_of(question, standing, first, &list, may_end);
         chosen.map(|chosen| Proposal { counts: Counts::UntilOver, ..chosen })
-    }
-
-    /// The first causes as one candidate, as many as it takes until what they free lasts for a while against
-    /// what the others grow by; where the end of one has not ended the shortage, and that of the next would
-    /// not.
-    fn joint(&self, standing: &ReliefStanding, causes: &[Candidate]) -> Option<Candidate> {
-        let Self { question, first, loss, .. } = *self;
-        let growth = question.growth(first)?.0;
-        if standing.takers.is_empty() || !Kind::of(first).is_pressing() {
-            return None;
-        }
-        let all: Vec<_> = causes.iter().collect();
-        let targets = targets_of(&all, question.sample, question.snapshot).into_iter();
-        let living = all.into_iter().zip(targets);
-        let living = living.filter(|(_, target)| !standing.is_spent(target, question.sample));
-        let (mut members, mut freed, mut taken) = (Vec::new(), 0_u64, 0_u64);
-        let mut chosen = Vec::new();
-        for (candidate, target) in living {
-            freed = freed.saturating_add(held(&target, question.sample).unwrap_or_default().0);
-            taken = taken.saturating_add(taken_by(candidate));
-            members.extend(candidate.uids().cloned());
-            chosen.push(candidate);
-            let by_others = scale(growth, loss.lost.0.saturating_sub(taken), loss.lost.0.max(1));
-            if freed >= by_others.saturating_mul(WORTH) {
-                break;
-            }
-        }
-        let [one, more @ ..] = &chosen[..] else { return None };
-        members.sort_unstable();
-        let is_of_one = more.iter().all(|other| other.namespace == one.namespace);
-        (!more.is_empty()).then(|| Candidate {
-            name: format!("{} and {} more", one.name, more.len()),
-            namespace: if is_of_one { one.namespace.clone() } else { String::new() },
-            members,
-            ..(*one).clone()
-        })
     }
 
     /// A taker to mark, of those that are `due`.
@@ -387,12 +354,6 @@ fn payer(
 fn is_hard(met: &Met) -> bool {
     let is_of_memory = met.threshold.resource() == Resource::Memory;
     is_of_memory && matches!(met.threshold, Trigger::Eviction(threshold) if threshold.is_hard())
-}
-
-fn taken_by(candidate: &Candidate) -> u64 {
-    let taken = candidate.keys.iter().find(|key| key.key == Key::Taken).map(|key| &key.value);
-    let Some(KeyValue::Quantity(taken)) = taken else { return 0 };
-    taken.to_u64()
 }
 
 fn is_of(candidate: &Candidate, uid: &str) -> bool {

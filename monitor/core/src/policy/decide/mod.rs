@@ -13,6 +13,7 @@ mod cooling;
 mod effects;
 mod emergency;
 mod endings;
+mod joint;
 mod kept;
 mod kernel_kills;
 mod kubelet_message;

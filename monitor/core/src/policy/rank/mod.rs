@@ -238,6 +238,7 @@ impl<'a> Field<'a> {
             }
         }
         let groups = group::take_out(&mut open, scale, rules.group_below);
+        let scale = scale.among(open.iter().copied().chain(groups.iter().map(|group| &group.sum)));
         let (outsiders, caches, stalls, took) = (&[][..], None, None, None);
         let (loss, is_not_yet_known) = (None, false);
         let lasting_outside = need.lasting_outside;

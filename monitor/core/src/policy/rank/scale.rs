@@ -64,11 +64,15 @@ impl Scale {
             Self { order, resource, cause, real_part, some_lack_stats, some_prefer, some_lasting };
         let is_by_cause = order == Order::Cause;
         let cause = is_by_cause.then(|| scale.cause_among(contenders, purpose, need)).flatten();
-        let scale = Self { cause, ..scale };
-        let takers = || contenders.iter().filter(|one| scale.is_taker(one));
-        let are_several = matches!(cause, Some(By::Taken(_))) && takers().count() > 1;
+        Self { cause, ..scale }
+    }
+
+    /// For a comparison of these, groups among them.
+    pub(super) fn among<'a>(self, candidates: impl Iterator<Item = &'a Contender> + Clone) -> Self {
+        let takers = || candidates.clone().filter(|one| self.is_taker(one));
+        let are_several = matches!(self.cause, Some(By::Taken(_))) && takers().count() > 1;
         let some_lasting = are_several && takers().any(Contender::took_otherwise);
-        Self { some_lasting, ..scale }
+        Self { some_lasting, ..self }
     }
 
     /// By which figure, and from how much on, a candidate is a cause; `None` if there is no such figure.

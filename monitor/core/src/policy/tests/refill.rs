@@ -96,7 +96,7 @@ fn who_holds_shared_memory_pays_for_no_emergency() {
     assert_eq!(ends, [(StepKind::KillContainers, "2".to_owned())], "{toll:?}");
 }
 
-/// A service or critical pod leaks, which the kernel would not take first.
+/// A service or critical pod leaks, or a pod into a tmpfs: the kernel would not take it first.
 /// So the largest pod pays, and starts again.
 #[test]
 fn payer_that_fills_again_is_no_taker() {
@@ -113,7 +113,9 @@ fn payer_that_fills_again_is_no_taker() {
         class: Some(QosClass::BestEffort),
         ..steady(held)
     };
-    let table = [(&service, 15), (&service, 30), (&critical, 15), (&critical, 30)];
+    // Where pods cannot be evicted, nothing gives its memory back.
+    let shared = Party { is_guilty: true, is_shared: true, ..pod(0, 50 * MIB) };
+    let table = [(&service, 15), (&service, 30), (&critical, 15), (&critical, 30), (&shared, 15)];
     for (leak, rate) in table.map(|(leak, rate)| (leak, rate * MIB)) {
         let leak = Party { growth: Growth::Leak(rate), ..leak.clone() };
         let parties = vec![leak, pod(1, 3_500 * MIB), pod(2, 1_500 * MIB)];
@@ -121,7 +123,7 @@ fn payer_that_fills_again_is_no_taker() {
         let node = Node::of(MEMORY, MEMORY - held - rate * 80, parties);
         let mut ends = Vec::new();
         let toll = node.run_and_tell(Policy::Engine(Order::Cause), 300, |action| {
-            let is_of_pod = !action.target.uid.starts_with('/');
+            let is_of_pod = !action.target.uid.starts_with('/') && action.step.is_final();
             let step = (action.step, action.target.is_payer);
             ends.extend(is_of_pod.then(|| (action.target.uid.clone(), step)));
         });

@@ -114,6 +114,27 @@ fn pressure_unmeasured_is_not_unmet() {
 }
 
 #[test]
+fn pressure_takes_no_grace_in_an_emergency() {
+    let on = PressureSignal::Exhaustion(seconds(10));
+    let threshold = [PressureThreshold { scope: ScopeName::System, on, grace: seconds(5) }];
+    #[rustfmt::skip]
+    let table = [
+        // how long memory lasts, whether little of it is left, whether it is due at once
+        (3, true,  false),
+        (2, true,  true),
+        (0, true,  true),
+        (2, false, false),
+    ];
+    for (lasts, is_low, is_due) in table {
+        let outlooks = [outlook(ScopeName::System, Some(lasts), None)];
+        let low = if is_low { &BOTH[..] } else { &[] };
+        let mut standing = PressureStanding::default();
+        let got = judge(&threshold, &Snapshot::default(), &outlooks, low, &mut standing);
+        assert_eq!(got[0].is_due, is_due, "{lasts} {is_low}");
+    }
+}
+
+#[test]
 fn pressure_grace() {
     let on = PressureSignal::Memory(Percent(60_00));
     let threshold = [PressureThreshold { scope: ScopeName::System, on, grace: seconds(20) }];

@@ -78,6 +78,30 @@ fn cause_who_took_all_along_first() {
 }
 
 #[test]
+fn cause_compares_groups_by_what_they_took_all_along() {
+    let owner = Owner { kind: "ReplicaSet".into(), name: "web".into(), uid: "web".into() };
+    let with = |name: &str, taken, lasting| Contender {
+        lasting: Some(lasting * MIB),
+        ..took(Some(taken), Some(40), pod(name, QosClass::BestEffort, 0, "0", "40Mi"))
+    };
+    #[rustfmt::skip]
+    let table = [
+        // MiB of each of ten pods that start together, lately and all along; who goes first before a leak of 160
+        (20, 20, "ReplicaSet/web"),
+        (20, 12, "leak"),
+    ];
+    for (taken, lasting, want) in table {
+        let one = |i| Contender {
+            owner: Some(owner.clone()),
+            ..with(&format!("web{i}"), taken, lasting)
+        };
+        let leak = Contender { frees: Some(600 * MIB), ..with("leak", 160, 160) };
+        let all: Vec<_> = (0..10).map(one).chain([leak]).collect();
+        assert_eq!(names(&ranked(&all, "memory.available", 100))[0], want, "{lasting}");
+    }
+}
+
+#[test]
 fn cause_frees_a_part_of_what_it_took() {
     let leak = took(Some(80), Some(80), pod("leak", QosClass::BestEffort, 0, "0", "90Mi"));
     #[rustfmt::skip]
