@@ -6,7 +6,6 @@
 mod intruders;
 mod survey;
 
-use std::collections::BTreeSet;
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
@@ -145,30 +144,23 @@ impl Report {
     }
 }
 
-/// Whether isobar's own file reserves by itself all that `what` goes by.
-fn is_own(node: &Node, what: WrittenLimit) -> bool {
+/// Why this is not written without what the kubelet reserves: the defaults would take back what a kubelet
+/// has written that reserves more. `None` if isobar's own file is enough.
+#[must_use]
+pub fn untold_by_kubelet(node: &Node, what: WrittenLimit) -> Option<Refusal> {
     let has_both = !node.kube_reserved.is_empty() && !node.system_reserved.is_empty();
-    match what {
-        WrittenLimit::Allocatable => has_both,
-        WrittenLimit::ReservedCpus => has_both || node.reserved_cpus.is_some(),
-    }
-}
-
-/// The defaults would take back what a kubelet has written that reserves more.
-fn untold_by_kubelet(what: WrittenLimit) -> Refusal {
-    let (level, keys) = match what {
-        WrittenLimit::Allocatable => ("allocatable", "kubeReserved and systemReserved"),
-        WrittenLimit::ReservedCpus => ("reserved CPUs", "reservedSystemCPUs"),
+    let (level, keys, is_own) = match what {
+        WrittenLimit::Allocatable => ("allocatable", "kubeReserved and systemReserved", has_both),
+        WrittenLimit::ReservedCpus => {
+            ("reserved CPUs", "reservedSystemCPUs", has_both || node.reserved_cpus.is_some())
+        }
     };
     let remedy = format!(
-        "let the kubelet answer to /configz, name its file by kubeletConfig, or set {keys} in \
+        "name the kubelet's file by kubeletConfig, let it answer to /configz, or set {keys} in \
          isobar's own configuration"
     );
-    Refusal {
-        level,
-        why: "the kubelet has not told its configuration, or what it told was refused".into(),
-        remedy,
-    }
+    let why = "what the kubelet reserves is not known".into();
+    (!is_own).then_some(Refusal { level, why, remedy })
 }
 
 /// The thread's end of it.
@@ -193,13 +185,15 @@ impl Keeper {
         let others = [WrittenLimit::Allocatable].into_iter();
         let others =
             others.filter(|one| node.is_told() && !node.write_limits.contains(one)).collect();
-        let is_known = |one: &WrittenLimit| is_told || is_own(node, *one);
-        let (what, untold): (BTreeSet<_>, BTreeSet<_>) =
-            node.write_limits.iter().copied().partition(is_known);
+        let refusal = |one: &WrittenLimit| {
+            Some(*one).filter(|_| !is_told).and_then(|one| untold_by_kubelet(node, one))
+        };
+        let wanted = node.write_limits.iter();
+        let what = wanted.clone().filter(|one| refusal(one).is_none()).copied().collect();
         // What the kubelet would refuse to write is no limit to compare.
         let mut states = self.limits.compare(&survey.writes(&others).writes);
         let Writes { writes, mut refused, withdrawn } = survey.writes(&what);
-        refused.extend(untold.into_iter().map(untold_by_kubelet));
+        refused.extend(wanted.filter_map(refusal));
         if !what.is_empty() {
             let now = clock::now().boot;
             for what in withdrawn.into_iter().filter(|_| is_enforced) {

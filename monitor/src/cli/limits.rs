@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use isobar::act::limits::{Limits, Places};
 use isobar::agent::STATE_DIR;
-use isobar::agent::limits::{Intruder, Survey};
+use isobar::agent::limits::{Intruder, Survey, untold_by_kubelet};
 use isobar::clock;
 use isobar_core::model::limit::{LimitResult, LimitState};
 use isobar_core::model::settings::WrittenLimit;
@@ -43,8 +43,10 @@ struct Document {
     /// Processes of pods that may run on reserved CPUs; `None` if reserved CPUs were not written.
     #[serde(skip_serializing_if = "Option::is_none")]
     intruders: Option<Vec<Intruder>>,
-    /// Limits that were not written, and why.
+    /// Limits that were not written, and processes that could not be counted, and why.
     problems: Vec<String>,
+    #[serde(skip)]
+    is_refused: bool,
 }
 
 impl WriteArgs {
@@ -66,10 +68,10 @@ impl WriteArgs {
         };
         output.print(&document, |out| Ok(document.write(out, output)?))?;
         let has_failed = document.limits.iter().any(|one| one.result == LimitResult::Failed);
-        Ok(Some(match (document.problems.is_empty(), has_failed) {
-            (false, _) => Code::InvalidInput,
-            (true, true) => Code::Failure,
-            (true, false) => Code::Ok,
+        Ok(Some(match (has_failed, document.is_refused) {
+            (true, _) => Code::Failure,
+            (false, true) => Code::InvalidInput,
+            (false, false) => Code::Ok,
         }))
     }
 
@@ -89,7 +91,12 @@ impl WriteArgs {
             let why = "--apply requires a configuration: add --config or --kubelet-config";
             return Err(Refused(why.into()).into());
         }
-        let survey = Survey::of(&machine.places(), &config.settings()?)?;
+        let (settings, is_told) = config.of_kubelet()?;
+        let untold = untold_by_kubelet(&settings.node, what).filter(|_| !is_told);
+        if let Some(Refusal { level, why, remedy }) = untold {
+            return Err(Refused(format!("{level}: {why}; {remedy}")).into());
+        }
+        let survey = Survey::of(&machine.places(), &settings)?;
         let Writes { writes, refused, .. } = survey.writes(&BTreeSet::from([what]));
         let limits = self.limits(machine)?.hold(&writes, true, clock::now().boot);
         let words = |Refusal { level, why, remedy }: &Refusal| format!("{level}: {why}; {remedy}");
@@ -100,7 +107,13 @@ impl WriteArgs {
             intruders = Some(found);
             problems.extend(gaps.iter().map(gap_text));
         }
-        Ok(Document { limits, intruders, problems, ..Document::empty() })
+        Ok(Document {
+            limits,
+            intruders,
+            problems,
+            is_refused: !refused.is_empty(),
+            ..Document::empty()
+        })
     }
 }
 
@@ -112,6 +125,7 @@ impl Document {
             limits: Vec::new(),
             intruders: None,
             problems: Vec::new(),
+            is_refused: false,
         }
     }
 

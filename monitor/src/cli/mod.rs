@@ -22,7 +22,7 @@ mod man;
 mod manifest;
 mod new_file;
 mod node;
-mod output;
+pub(crate) mod output;
 mod plan;
 mod plugin;
 mod qos;

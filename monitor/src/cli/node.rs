@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use isobar::agent::limits::Places;
-use isobar::config;
+use isobar::config::{self, Effective, KubeletSource};
 use isobar::source::machine::{self, Groups};
 use isobar::source::processes::Processes;
 use isobar::source::{OpenError, Roots};
@@ -31,6 +31,15 @@ impl ConfigArgs {
             (Some(file), None) => config::load(file)?,
             (None, None) => config::defaults().settings,
         })
+    }
+
+    /// The same, and whether a file is the kubelet's own: what it reserves is known then.
+    pub(crate) fn of_kubelet(&self) -> Result<(Settings, bool)> {
+        let (None, Some(file)) = (&self.kubelet_config, &self.config) else {
+            return Ok((self.settings()?, self.kubelet_config.is_some()));
+        };
+        let Effective { settings, kubelet, .. } = config::read(Some(file), None)?;
+        Ok((settings, kubelet == KubeletSource::File))
     }
 
     /// Of this machine the kubelet's defaults may not be true.

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_transcode::{Transcoder, transcode};
 
-use super::terminal;
+use super::terminal::{self, harmless};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
@@ -27,9 +27,12 @@ pub(crate) enum Format {
     Ndjson,
 }
 
-/// Says something on stderr. Where that is closed no reader is left, and `eprintln!` would panic.
+/// Says something on stderr, which may have names in it. Where that is closed no reader is left, and
+/// `eprintln!` would panic.
 pub(crate) fn say(text: impl Display) {
-    let _ = writeln!(io::stderr(), "{text}");
+    for line in text.to_string().lines() {
+        let _ = writeln!(io::stderr(), "{}", harmless(line));
+    }
 }
 
 impl Format {
@@ -174,7 +177,7 @@ fn yaml(to: &mut dyn Write, what: &impl Serialize) -> Result<()> {
 
 /// What could not be read, and why.
 pub(crate) fn gap_text(Gap { object, detail, .. }: &Gap) -> String {
-    format!("{object}: {detail}")
+    harmless(&format!("{object}: {detail}"))
 }
 
 /// The word that JSON has for a value of an enum.

@@ -19,7 +19,6 @@ use super::exit::{Code, Refused};
 use super::input;
 use super::node::ConfigArgs;
 use super::output::{Format, say};
-use super::terminal::harmless;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
@@ -84,7 +83,7 @@ impl Args {
     fn read(&self, file: &Path) -> Result<Manifest> {
         let (name, mut found) = input::pods(file)?;
         for other in &found.others {
-            say(harmless(&format!("{name}:{other}")));
+            say(format_args!("{name}:{other}"));
         }
         for pod in &mut found.pods {
             let with_defaults = admitted(pod);
@@ -99,7 +98,7 @@ impl Args {
                      sets missing requests to the limits{hint}",
                     full_name(pod)
                 );
-                say(harmless(&text));
+                say(text);
             }
         }
         Ok(found)

@@ -32,7 +32,6 @@ use super::output::{Format, List, gap_text, say};
 use super::plan::PlanArgs;
 use super::range::{RangeArgs, Ticks};
 use super::run::SourceArgs;
-use super::terminal::harmless;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -188,7 +187,7 @@ fn signal(name: &str) -> Result<Purpose, String> {
 fn of_file(file: &Path, args: &Args, rules: &settings::Ranking) -> Result<Ranking> {
     let (name, bytes) = input::read(file)?;
     let scenario = scenario::parse(&name, &bytes)?;
-    scenario.notes.iter().for_each(|note| say(harmless(note)));
+    scenario.notes.iter().for_each(say);
     let purpose = args.signal.or(scenario.purpose).unwrap_or_else(Purpose::usual);
     let order = args.order.map(Order::from).or(scenario.order).unwrap_or(rules.order);
     let contenders = scenario.contenders(purpose, rules);
@@ -264,7 +263,7 @@ fn of_node(args: &Args, mut plan: Plan) -> Result<Ranking> {
     let ranking = observer.rank(purpose).expect("an observer has taken a sample before it ranks");
     if ranking.n_candidates + ranking.n_spared == 0 {
         let gaps = observer.gaps().iter().map(gap_text);
-        gaps.for_each(|gap| say(harmless(&format!("cannot read {gap}"))));
+        gaps.for_each(|gap| say(format_args!("cannot read {gap}")));
     }
     Ok(ranking)
 }

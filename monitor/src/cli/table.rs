@@ -2,9 +2,7 @@
 
 use std::io::{self, Write};
 
-use unicode_width::UnicodeWidthStr as _;
-
-use super::terminal::{harmless, shorten};
+use super::terminal::{columns, harmless, shorten};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Set {
@@ -63,7 +61,7 @@ impl Table {
             let mut line = String::new();
             for ((cell, width), set) in cells {
                 let cell = shorten(cell, *width);
-                let pad = " ".repeat(width - cell.width());
+                let pad = " ".repeat(width - columns(&cell));
                 match set {
                     Set::Right => line.extend([&pad, cell.as_str()]),
                     Set::Left | Set::Name => line.extend([cell.as_str(), &pad]),
@@ -80,7 +78,7 @@ impl Table {
         let mut widths = vec![0; self.columns.len()];
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.width());
+                *width = (*width).max(columns(cell));
             }
         }
         let Some(total) = width else { return widths };
@@ -123,7 +121,7 @@ mod tests {
     #[test]
     fn table_shortens_names_but_not_numbers() {
         let text = printed(Some(20));
-        assert!(text.lines().all(|line| line.width() <= 20), "{text}");
+        assert!(text.lines().all(|line| columns(line) <= 20), "{text}");
         assert!(text.contains("/kubep…od-1234     7"), "{text}");
         assert!(text.contains("1200"), "{text}");
     }

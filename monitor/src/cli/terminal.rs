@@ -3,7 +3,7 @@
 use std::io;
 
 use rustix::termios::tcgetwinsize;
-use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+use unicode_width::UnicodeWidthChar as _;
 
 /// Columns of the terminal. `None` if stdout is not a terminal; then nothing is shortened.
 pub(crate) fn width() -> Option<usize> {
@@ -21,24 +21,34 @@ pub(crate) fn harmless(text: &str) -> String {
     text.chars().map(|c| if hostile(c) { '\u{fffd}' } else { c }).collect()
 }
 
+/// Columns that a text takes, character by character: with sequences, which terminals draw in different
+/// ways, a part would not be narrower than the whole.
+pub(crate) fn columns(text: &str) -> usize {
+    text.chars().map(columns_of).sum()
+}
+
+fn columns_of(c: char) -> usize {
+    c.width().unwrap_or(0)
+}
+
 /// Shortens in the middle: a path names the owner at its start and the cgroup at its end.
-pub(crate) fn shorten(text: &str, columns: usize) -> String {
-    if text.width() <= columns {
+pub(crate) fn shorten(text: &str, most: usize) -> String {
+    if columns(text) <= most {
         return text.into();
     }
-    let room = columns.saturating_sub(1);
+    let room = most.saturating_sub(1);
     let head = fitting(text.chars(), room / 2);
-    let tail = fitting(text.chars().rev(), room - head.width());
+    let tail = fitting(text.chars().rev(), room - columns(&head));
     let tail: String = tail.chars().rev().collect();
     format!("{head}…{tail}")
 }
 
-fn fitting(chars: impl Iterator<Item = char>, columns: usize) -> String {
+fn fitting(chars: impl Iterator<Item = char>, most: usize) -> String {
     let mut used = 0;
     chars
         .take_while(|c| {
-            used += c.width().unwrap_or(0);
-            used <= columns
+            used += columns_of(*c);
+            used <= most
         })
         .collect()
 }
@@ -50,7 +60,7 @@ pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
         let last = lines.last_mut().expect("there is always one");
         if last.is_empty() {
             last.push_str(word);
-        } else if last.width().saturating_add(word.width()) < width {
+        } else if columns(last).saturating_add(columns(word)) < width {
             last.extend([" ", word]);
         } else {
             lines.push(word.into());
@@ -71,13 +81,14 @@ mod tests {
             ("/system.slice",            20, "/system.slice"),
             ("/kubepods.slice/pod1",     11, "/kube…/pod1"),
             ("四五六七八九",               7, "四…八九"),   // two columns each: an odd one stays empty
+            ("/❤\u{fe0f}❤\u{fe0f}❤\u{fe0f}", 3, "/…❤\u{fe0f}"), // of two columns on some terminals
             ("abc",                       1, "…"),
             ("",                          0, ""),
         ];
-        for (text, columns, want) in table {
-            let got = shorten(text, columns);
-            assert_eq!(got, want, "{text:?} in {columns}");
-            assert!(got.width() <= columns.max(1), "{got:?}");
+        for (text, most, want) in table {
+            let got = shorten(text, most);
+            assert_eq!(got, want, "{text:?} in {most}");
+            assert!(columns(&got) <= most.max(1), "{got:?}");
         }
     }
 

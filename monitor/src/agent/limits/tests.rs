@@ -98,7 +98,7 @@ fn keeper_names_intruders_on_reserved_cpus() {
 #[test]
 fn keeper_writes_nothing_before_the_kubelet_has_told() {
     use WrittenLimit::{Allocatable, ReservedCpus};
-    let untold = "the kubelet has not told its configuration, or what it told was refused";
+    let untold = "what the kubelet reserves is not known";
     let unknown = "the capacity of memory, pid is not known";
     #[rustfmt::skip]
     let table = [

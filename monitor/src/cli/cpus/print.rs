@@ -24,7 +24,7 @@ pub(super) fn write(
     writeln!(out, "shared     {} millicores", document.shared_pool_millicores)?;
     writeln!(out, "exclusive  {} CPUs", document.exclusive_cpus)?;
     for problem in &document.problems {
-        writeln!(out, "! {problem}")?;
+        writeln!(out, "! {}", harmless(problem))?;
     }
     write_intruders(out, document.intruders.as_deref().unwrap_or_default(), width)?;
     write_interrupts(out, document.interrupts.as_deref().unwrap_or_default(), width)?;

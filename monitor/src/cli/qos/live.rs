@@ -28,7 +28,6 @@ use serde::Serialize;
 use super::{Args, full_name};
 use crate::cli::output::{Format, gap_text, say};
 use crate::cli::table::Table;
-use crate::cli::terminal::harmless;
 
 /// The score of a mark.
 const MARK: i32 = 1000;
@@ -191,7 +190,7 @@ impl<'a> Node<'a> {
         if let Some(pod) = pod.filter(|pod| qos::class(pod) != class) {
             let (name, says) = (full_name(pod), qos::class(pod));
             let text = format!("{name} runs as {class:?}, but is {says:?} by the file");
-            say(harmless(&text));
+            say(text);
         }
         let expected = match pod.zip(self.capacity) {
             Some((pod, capacity)) => expected::of_container(pod, &id, capacity),
@@ -305,7 +304,7 @@ fn table(out: &mut dyn Write, report: &Report<'_>, output: Format) -> Result<()>
         say("no containers found: no cgroup below kubepods has a process");
     }
     for gap in &report.gaps {
-        say(harmless(&format!("cannot read {}", gap_text(gap))));
+        say(format_args!("cannot read {}", gap_text(gap)));
     }
     Ok(())
 }
