@@ -10,7 +10,7 @@ use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::condition::Status;
 use isobar_core::model::decision::{Assessment, Decision};
 use isobar_core::model::sample::{Moment, PAUSE};
-use isobar_core::model::snapshot::{Scope, Snapshot, Waited, working_set};
+use isobar_core::model::snapshot::{Scope, Waited, working_set};
 use isobar_core::model::units::Nanos;
 use isobar_core::policy::explain::relief;
 use isobar_core::view::View;
@@ -74,8 +74,10 @@ impl<'a, W: Write> Trace<'a, W> {
         let now = snapshot.at.boot;
         if now < before.boot || now.since(before.boot) > PAUSE {
             self.hold(BTreeSet::new(), before.wall)?;
+            // The last tick is shown for a second, as the others are.
+            self.zero(|_| true, before.wall.plus(Nanos::SECOND))?;
         }
-        self.zero_gone(snapshot, at)?;
+        self.zero(|id| id != NODE && !snapshot.scopes.contains_key(&id), at)?;
         if self.named.len() > KNOWN {
             let is_there = |id: &CgroupId| *id == NODE || snapshot.scopes.contains_key(id);
             self.named.retain(|id, _| is_there(id));
@@ -139,11 +141,11 @@ impl<'a, W: Write> Trace<'a, W> {
         Ok(write!(self.out, "\n]}}\n")?)
     }
 
-    /// A counter that gets no more points would show its last one to the end of the trace.
-    fn zero_gone(&mut self, snapshot: &Snapshot, at: Nanos) -> Result<()> {
-        let is_gone = |id: &CgroupId| *id != NODE && !snapshot.scopes.contains_key(id);
-        let gone = self.counted.extract_if(.., |(id, _), _| is_gone(id));
-        for ((id, counter), shown) in gone.collect::<Vec<_>>() {
+    /// A counter that gets no more points would show its last one until the next, or to the end of the
+    /// trace.
+    fn zero(&mut self, is_over: impl Fn(CgroupId) -> bool, at: Nanos) -> Result<()> {
+        let over = self.counted.extract_if(.., |(id, _), _| is_over(*id));
+        for ((id, counter), shown) in over.collect::<Vec<_>>() {
             let zeros: Map<_, _> = shown.iter().map(|name| ((*name).into(), 0.into())).collect();
             self.event("C", at, id, counter, json!({ "args": zeros }))?;
         }
@@ -184,18 +186,17 @@ impl<'a, W: Write> Trace<'a, W> {
         counter: &'static str,
         values: &[(&'static str, Option<u64>)],
     ) -> Result<()> {
-        let known = values.iter().filter_map(|(name, value)| Some((*name, (*value)?)));
-        let (shown, known): (Vec<_>, Map<String, Value>) =
-            known.map(|(name, value)| (name, (name.to_owned(), value.into()))).unzip();
-        let is_zero = known.values().all(|value| *value == 0);
         let key = (id, counter);
-        if known.is_empty() || (is_zero && !self.counted.contains_key(&key)) {
-            return Ok(());
+        let before = self.counted.remove(&key);
+        // What is no longer measured would show its last value.
+        let shown = before.iter().flatten().map(|name| (*name, 0));
+        let known = values.iter().filter_map(|(name, value)| Some((*name, (*value)?)));
+        let known: BTreeMap<_, _> = shown.chain(known).collect();
+        match known.values().all(|value| *value == 0) {
+            true if before.is_none() => return Ok(()),
+            true => {}
+            false => drop(self.counted.insert(key, known.keys().copied().collect())),
         }
-        match is_zero {
-            true => self.counted.remove(&key),
-            false => self.counted.insert(key, shown),
-        };
         if id != NODE {
             self.named(id, &name(scope), at)?;
         }
@@ -270,14 +271,39 @@ mod tests {
     }
 
     #[test]
+    fn counter_ends_where_it_is_measured_no_more() {
+        let (mut out, pod) = (Vec::new(), Scope::default());
+        let mut trace = Trace::new(&mut out);
+        #[rustfmt::skip]
+        let ticks = [
+            // what was measured of two values
+            [Some(5), Some(6)],
+            [Some(7), None],
+            [None,    None],
+            [None,    None],
+        ];
+        for [a, b] in ticks {
+            let values = [("a", a), ("b", b)];
+            trace.counter(CgroupId(7), &pod, Nanos(0), "c", &values).unwrap();
+        }
+        trace.end().unwrap();
+        let trace: Value = serde_json::from_slice(&out).unwrap();
+        let events = trace["traceEvents"].as_array().unwrap().iter();
+        let counters = events.filter(|event| event["ph"] == "C").map(|event| &event["args"]);
+        let want = [json!({"a": 5, "b": 6}), json!({"a": 7, "b": 0}), json!({"a": 0, "b": 0})];
+        assert_eq!(counters.collect::<Vec<_>>(), want.iter().collect::<Vec<_>>());
+    }
+
+    #[test]
     fn trace_shows_nothing_longer_than_it_is_known() {
         type Row<'a> = (&'a [(u64, Option<u64>, bool)], &'a [(u64, &'a str, Option<u64>)]);
         #[rustfmt::skip]
-        let table: [Row<'_>; 5] = [
+        let table: [Row<'_>; 6] = [
             // second, CPU of a pod, whether memory is pressed; second, sort and value of events
             (&[(1, Some(5), false), (2, Some(6), false)], &[(1, "C", Some(5)), (2, "C", Some(6))]),
             (&[(1, Some(5), false), (2, None, false), (3, None, false)], &[(1, "C", Some(5)), (2, "C", Some(0))]), // the pod is gone
             (&[(1, Some(0), false), (2, None, false)],    &[]),
+            (&[(1, Some(5), false), (2, Some(6), false), (13, Some(7), false)], &[(1, "C", Some(5)), (2, "C", Some(6)), (3, "C", Some(0)), (13, "C", Some(7))]), // a pause
             (&[(1, None, true), (11, None, true)],        &[(1, "b", None), (11, "e", None)]),
             (&[(1, None, true), (2, None, true), (13, None, true)], &[(1, "b", None), (2, "e", None), (13, "b", None), (13, "e", None)]), // a pause
         ];
