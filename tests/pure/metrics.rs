@@ -202,13 +202,14 @@ async fn metrics_unknown_is_absent() {
 async fn metrics_of_a_recording_have_oom_kills_if_they_were_looked_for() {
     let kill = made_up::snapshot(3).oom_kills.remove(0);
     let all = Coverage { waits: true, throttling: true, memory: true, memory_causes: true };
-    let none = Coverage::default();
+    let (none, waits) = (Coverage::default(), Coverage { waits: true, ..Coverage::default() });
     #[rustfmt::skip]
     let table = [
         // what programs measured, kills in each tick, ticks whose metrics count them
-        (all,  [vec![], vec![kill.clone()]], [true, true]), // from 0 on: a rate needs to see the first one come
-        (none, [vec![], vec![kill]],         [false, true]),
-        (none, [vec![], vec![]],             [false, false]),
+        (all,   [vec![], vec![kill.clone()]], [true, true]), // from 0 on: a rate needs to see the first one come
+        (none,  [vec![], vec![kill]],         [false, true]),
+        (none,  [vec![], vec![]],             [false, false]),
+        (waits, [vec![], vec![]],             [false, false]), // what counts waits sees no kill
     ];
     for (covers, kills, want) in table {
         let (mut publisher, latest) = full::publisher();

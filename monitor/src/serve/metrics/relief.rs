@@ -15,7 +15,6 @@ use isobar_core::model::cgroup::Limit;
 use isobar_core::model::decision::StepKind;
 use isobar_core::model::limit::{LimitResult, LimitState, NodeResources};
 use isobar_core::model::quantity::ResourceList;
-use isobar_core::model::stall::Coverage;
 use isobar_core::policy::scope::kubepods;
 use isobar_core::view::View;
 use isobar_core::view::foresight::OomLimit;
@@ -42,11 +41,11 @@ pub(super) fn write(families: &mut Families<'_>, view: &View, totals: &Totals) -
     families.write(&FREED, [([], steps.freed)])?;
 
     let probe = view.capabilities.iter().find(|capability| capability.name == OOM_PROBE);
-    // A recording has no capabilities: without any program that none was seen does not mean that there
-    // was none.
+    // A recording has no capabilities: without the programs for memory, that none was seen does not mean
+    // that there was none.
     let is_seen = match probe {
         Some(probe) => probe.state == CapabilityState::Attached,
-        None => view.snapshot.covers != Coverage::default() || !totals.oom_kills.is_empty(),
+        None => view.snapshot.covers.memory || !totals.oom_kills.is_empty(),
     };
     let kills =
         |limit: OomLimit| ([limit.name()], totals.oom_kills.get(&limit).copied().unwrap_or(0));
