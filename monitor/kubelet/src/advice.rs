@@ -226,7 +226,7 @@ impl Record {
             .map(|Bytes(most)| Quantity::bytes(up_memory(with(most, margin).max(LEAST_THRESHOLD))));
         let groups = vec![kube.group(Daemons::Kube), system.group(Daemons::System)];
         let (pods, unknown) = self.pods.close(&self.settings, &self.capacity);
-        let mut problems = problems(self.covered, &groups);
+        let mut problems = problems(self.covered, &groups, self.readings.counted_in);
         problems.extend(unknown);
         problems.extend(self.readings.left_out.map(|(kube, system)| {
             format!(
@@ -271,7 +271,11 @@ impl Configured {
 }
 
 /// What the advice on daemons lacks.
-fn problems(covered: Nanos, groups: &[Group]) -> Vec<String> {
+fn problems(
+    covered: Nanos,
+    groups: &[Group],
+    counted_in: Option<(CgroupPath, CgroupPath)>,
+) -> Vec<String> {
     let is_blind = |group: &Group| {
         !group.cgroups.is_empty() && (group.memory.is_none() || group.cpu.is_none())
     };
@@ -282,11 +286,19 @@ fn problems(covered: Nanos, groups: &[Group]) -> Vec<String> {
             "this is little record: peaks of a day, as backups and rollouts, may be missing from it",
         ),
         (
-            kube.is_none_or(|kube| kube.cgroups.is_empty()),
+            kube.is_none_or(|kube| kube.cgroups.is_empty()) && counted_in.is_none(),
             "no cgroup of a kubelet or a container runtime was found: what they use, if they run, is \
              in system",
         ),
         (groups.iter().any(is_blind), "what is not measured in this record is not advised on"),
     ];
-    all.into_iter().filter(|(is, _)| *is).map(|(_, text)| text.into()).collect()
+    let all = all.into_iter().filter(|(is, _)| *is).map(|(_, text)| text.into());
+    let counted = counted_in.map(|(kube, system)| {
+        format!(
+            "what {} uses is in systemReserved, because it lies in {}: kubeReserved is without it, or it \
+             would be reserved twice",
+            kube.0, system.0
+        )
+    });
+    all.chain(counted).collect()
 }

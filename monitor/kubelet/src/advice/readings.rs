@@ -6,6 +6,7 @@ use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath};
 use isobar_core::model::names;
 use isobar_core::model::pod::Place;
 use isobar_core::model::sample::Sample;
+use isobar_core::model::settings::Enforcement::KubeReserved;
 use isobar_core::model::settings::Node;
 use isobar_core::model::snapshot::working_set;
 use isobar_core::model::units::{Bytes, MilliCpu, Nanos};
@@ -41,6 +42,9 @@ pub(super) struct Readings {
     /// A cgroup of the kubelet or its runtime, and the cgroup of the system around it, whose figures are
     /// told without it.
     pub(super) left_out: Option<(CgroupPath, CgroupPath)>,
+    /// The same of one that is counted as a part of `systemReservedCgroup` around it, and not as the
+    /// kubelet's: node allocatable is less by both reservations.
+    pub(super) counted_in: Option<(CgroupPath, CgroupPath)>,
 }
 
 impl Readings {
@@ -96,6 +100,14 @@ impl Readings {
                 pods.clone()
             }
             Some(system) => {
+                let (top_path, has_limit) = (&system.1.path, node.enforce.contains(&KubeReserved));
+                kube.retain(|(_, one)| {
+                    let is_counted = !has_limit && one.path.is_within(top_path);
+                    if is_counted {
+                        self.counted_in = Some((one.path.clone(), top_path.clone()));
+                    }
+                    !is_counted
+                });
                 top = vec![system];
                 self.left_out = None;
                 pods.clone()

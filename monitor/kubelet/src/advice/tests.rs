@@ -74,8 +74,9 @@ fn readings_of_reserved_cgroups() {
         (Systemd,  "/system.slice/kubelet.service", "", [9, 48],  within), // as it is written
         (Systemd,  "",               "",                [9, 48],  within),
         (Systemd,  "",               "/gone.slice",     [9, 48],  within),
-        (Systemd,  "",               "/system.slice",   [9, 20],  None), // its limit is the kubelet's, too
-        (Systemd,  "",               "/system",         [9, 20],  None),
+        (Systemd,  "",               "/system.slice",   [0, 20],  None), // its limit is the kubelet's, too
+        (Systemd,  "",               "/system",         [0, 20],  None),
+        (Systemd,  "/mine",          "/system",         [30, 20], None),
         (Systemd,  "/system.slice",  "/system.slice",   [20, 0],  None), // one with both names
     ];
     for (cgroup_driver, kube, system, want, left_out) in table {
@@ -88,6 +89,32 @@ fn readings_of_reserved_cgroups() {
         assert_eq!(mib, want, "{kube} {system}");
         let told = readings.left_out.map(|(kube, system)| format!("{} in {}", kube.0, system.0));
         assert_eq!(told.as_deref(), left_out, "{kube} {system}");
+    }
+}
+
+#[test]
+fn advice_counts_once_what_lies_in_the_cgroup_of_the_system() {
+    use isobar_core::model::settings::Enforcement::{KubeReserved, Pods};
+    let cgroups = [("/system.slice", 20, 0), ("/system.slice/kubelet.service", 9, 0)];
+    #[rustfmt::skip]
+    let table = [
+        // what is enforced, MiB of the kubelet and of the system, problems that name the kubelet's cgroup
+        (vec![Pods],               [None,    Some(20)], 1),
+        (vec![Pods, KubeReserved], [Some(9), Some(20)], 0), // its limit has to hold it
+    ];
+    for (enforce, want, n_problems) in table {
+        let mut settings = Settings::default();
+        settings.node.system_reserved_cgroup = "/system.slice".into();
+        settings.node.enforce = enforce.into_iter().collect();
+        let mut record = Record::new(settings, None);
+        record.add(&sample(1, &cgroups, 0));
+        let advice = record.advice().unwrap();
+        let most = |group: &Group| Some(group.memory.as_ref()?.max.to_u64() / MIB);
+        assert_eq!(advice.groups.iter().map(most).collect::<Vec<_>>(), want);
+        assert_eq!(advice.kube_reserved.contains_key("memory"), want[0].is_some());
+        let problems = advice.problems.iter();
+        let told = problems.filter(|text| text.contains("kubelet"));
+        assert_eq!(told.count(), n_problems, "{:?}", advice.problems);
     }
 }
 
