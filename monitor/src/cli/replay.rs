@@ -4,6 +4,7 @@
 mod player;
 mod what_if;
 
+use std::borrow::Cow;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::path::PathBuf;
@@ -18,8 +19,10 @@ use isobar::record::what_if::WhatIf;
 use isobar::serve::address::Address;
 use isobar_core::model::condition::Status;
 use isobar_core::model::decision::{Action, Decision};
+use isobar_core::policy::engine::Step;
 use isobar_core::recording::difference::{self, Difference};
 use isobar_core::room;
+use isobar_core::view::pods::name_spared;
 use isobar_core::view::{API_VERSION, Document};
 use serde_json::{Value, json};
 
@@ -169,8 +172,8 @@ fn decisions(out: &mut impl Write, ticks: Ticks, format: Format) -> Result<Code>
     let mut list = List::new(format, "DecisionList");
     for judged in ticks {
         let judged = judged?;
-        // The decision's own bytes, which --check compares.
-        let fields = judged.text.strip_prefix('{').unwrap_or(&judged.text);
+        let text = told(&judged);
+        let fields = text.strip_prefix('{').unwrap_or(&text);
         let head = format!("{{\"apiVersion\":\"{API_VERSION}\",\"kind\":\"Decision\",");
         match format {
             Format::Table | Format::Wide => table.row(summary(&judged.step.decision)),
@@ -185,6 +188,18 @@ fn decisions(out: &mut impl Write, ticks: Ticks, format: Format) -> Result<Code>
     }
     list.close()?;
     Ok(Code::Ok)
+}
+
+/// The decision in the bytes that --check compares, but for the namespaces of spared pods: two of them may
+/// have one name.
+fn told(judged: &Judged) -> Cow<'_, str> {
+    let Step { decision, snapshot, .. } = &judged.step;
+    if decision.ranking.as_ref().is_none_or(|ranking| ranking.spared.is_empty()) {
+        return Cow::Borrowed(&judged.text);
+    }
+    let mut decision = decision.clone();
+    name_spared(&mut decision, snapshot);
+    serde_json::to_string(&decision).map_or(Cow::Borrowed(&judged.text), Cow::Owned)
 }
 
 /// Conditions that are True, the actions, and the reason if a threshold is met without an action.
@@ -328,6 +343,33 @@ mod tests {
     use isobar_core::model::units::Nanos;
 
     use super::*;
+    use isobar_core::model::decision::{Ranking, Spared, SparedReason};
+    use isobar_core::model::workload::Pod;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn told_has_the_namespaces_of_spared_pods() {
+        let spared = |uid: &str| Spared {
+            name: "web".into(),
+            namespace: String::new(),
+            uid: uid.into(),
+            why: SparedReason::Static,
+        };
+        let pod = |uid: &str, namespace: &str| {
+            let (name, namespace) = ("web".into(), namespace.into());
+            (uid.into(), Pod { uid: uid.into(), name, namespace, ..Pod::default() })
+        };
+        let mut step = Step::default();
+        step.decision.ranking =
+            Some(Ranking { spared: vec![spared("u1"), spared("u2")], ..Ranking::default() });
+        step.snapshot.pods = Some(BTreeMap::from([pod("u1", "shop"), pod("u2", "mail")]).into());
+        let text = serde_json::to_string(&step.decision).unwrap();
+        let (at, recorded) = (step.decision.at, text.clone());
+        let told: Value =
+            serde_json::from_str(&told(&Judged { tick: 0, at, recorded, text, step })).unwrap();
+        let spared = &told["ranking"]["spared"];
+        assert_eq!([&spared[0]["namespace"], &spared[1]["namespace"]], ["shop", "mail"]);
+    }
 
     #[test]
     fn in_words_splits_names_of_variants() {
