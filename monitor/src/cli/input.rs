@@ -2,15 +2,19 @@
 
 use std::fs::File;
 use std::io::{self, Read as _};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use isobar::config;
 use isobar::config::pods::{self, Manifest};
 use isobar_core::recording::format::OPENING;
+use rustix::fs::{FileType, fstat};
 
-/// More is refused: a device has no end. 100,000 pods as kubectl prints them are below.
+/// More is refused. 100,000 pods as kubectl prints them are below.
 const LARGEST: u64 = 1 << 30;
+/// The same of a device: what is typed on a terminal is less, and others have no end.
+const OF_DEVICE: u64 = 1 << 20;
 
 /// A file that the operator named and that cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -24,12 +28,21 @@ pub(crate) struct Unreadable {
 pub(crate) fn read(file: &Path) -> Result<(String, Vec<u8>), Unreadable> {
     let name = file.display().to_string();
     let bytes = match name.as_str() {
-        "-" => config::read_bounded(io::stdin().lock(), LARGEST),
-        _ => File::open(file).and_then(|file| config::read_bounded(file, LARGEST)),
+        "-" => of(io::stdin().lock()),
+        _ => File::open(file).and_then(of),
     };
     match bytes {
         Ok(bytes) => Ok((name, bytes)),
         Err(source) => Err(Unreadable { name, source }),
+    }
+}
+
+fn of(from: impl io::Read + AsFd) -> io::Result<Vec<u8>> {
+    let kind = FileType::from_raw_mode(fstat(&from)?.st_mode);
+    let is_device = kind.is_char_device() || kind.is_block_device();
+    match config::read_bounded(from, if is_device { OF_DEVICE } else { LARGEST }) {
+        Err(why) if is_device => Err(io::Error::other(format!("it is a device, and {why}"))),
+        read => read,
     }
 }
 
@@ -71,5 +84,23 @@ impl FileArg {
     pub(crate) fn path(&self) -> &Path {
         let named = self.argument.as_deref().or(self.option.as_deref());
         named.expect("clap asks for one of them")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn read_ends_also_where_a_device_does_not() {
+        #[rustfmt::skip]
+        let table = [
+            ("/dev/null", None),
+            ("/dev/zero", Some("it is a device, and larger than 1 MiB")),
+        ];
+        for (name, want) in table {
+            let why = read(Path::new(name)).err().map(|why| why.source.to_string());
+            assert_eq!(why.as_deref(), want, "{name}");
+        }
     }
 }
