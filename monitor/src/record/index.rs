@@ -256,7 +256,7 @@ impl Heads {
 
     /// The first frame from byte `from` on that begins with a moment, before the byte `end`; `None` too
     /// where the search was given up.
-    fn next_frame(
+    pub(super) fn next_frame(
         &mut self,
         file: &File,
         mut from: u64,

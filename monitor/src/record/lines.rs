@@ -9,6 +9,8 @@ use std::sync::Arc;
 use serde::de::IgnoredAny;
 use zstd::stream::read::Decoder;
 
+use super::index::Heads;
+
 /// The first bytes of a zstd frame (RFC 8878, 3.1.1).
 pub(super) const MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
 /// No recorded line is longer. The longest are those that hold a whole sample: some 3.5 KB for a
@@ -55,13 +57,16 @@ impl Lines {
     }
 
     fn here(file: Arc<File>) -> io::Result<Option<Self>> {
+        let begin = (&*file).stream_position().unwrap_or_default();
         let mut from = BufReader::new(Arc::clone(&file));
         let start = from.fill_buf()?;
         if start.is_empty() {
             return Ok(None);
         }
         let n = start.len().min(MAGIC.len());
-        let is_frame = start[..n] == MAGIC[..n];
+        // Behind a beginning that is damaged there may be frames that are not.
+        let is_damaged = || start[0] != b'{' && has_frame(&file, begin).unwrap_or(false);
+        let is_frame = start[..n] == MAGIC[..n] || is_damaged();
         let input = if is_frame { Input::Between(from) } else { Input::Plain(from) };
         Ok(Some(Self { input, file }))
     }
@@ -167,6 +172,15 @@ impl Lines {
         }
         Ok(Some(Piece::Torn(format!("{what} at byte {from}, and no frame after it"))))
     }
+}
+
+/// Whether a frame of a recording is found behind this byte, no farther than where the next chapter begins.
+fn has_frame(mut file: &File, begin: u64) -> io::Result<bool> {
+    let (end, read) = (file.metadata()?.len(), file.stream_position()?);
+    let end = end.min(begin.saturating_add(LONGEST));
+    let found = Heads::new()?.next_frame(file, begin + 1, end)?;
+    file.seek(SeekFrom::Start(read))?;
+    Ok(found.is_some())
 }
 
 pub(super) fn decoder<R: BufRead>(from: R) -> io::Result<Decoder<'static, R>> {

@@ -206,7 +206,7 @@ impl Recording {
             // Within a recording a segment that is compressed may have lost its first header.
             let is_first = std::mem::take(&mut self.is_fresh) && (is_plain || !self.has_begun);
             match piece {
-                Some(Piece::Line(line)) if is_first && !is_header(&opening(&line)) => {
+                Some(Piece::Line(line)) if is_first && !begins(&opening(&line)) => {
                     self.pass_over(path)?;
                 }
                 Some(Piece::Torn(_)) if is_first && is_plain => self.pass_over(path)?,
@@ -241,8 +241,7 @@ impl Recording {
         if is_header && !(OLDEST..=VERSION).contains(&opening.version) {
             return Err(ReadError::OtherVersion { path: path.into(), version: opening.version });
         }
-        let begins_frame = is_header || opening.kind == mark::KIND;
-        if begins_frame && self.is_past_bound() {
+        if begins(&opening) && self.is_past_bound() {
             self.lines = None;
             return Ok(());
         }
@@ -306,7 +305,9 @@ impl Recording {
     /// has are no news: nothing depends on them any more.
     fn tell_version(&mut self, wrote: &str) {
         const READS: &str = env!("CARGO_PKG_VERSION");
-        if numbers(wrote) > numbers(READS) && !std::mem::replace(&mut self.has_told_version, true) {
+        let part = |part: &str| part.parse::<u64>().ok();
+        let is_newer = wrote.split('.').map_while(part).gt(READS.split('.').map_while(part));
+        if is_newer && !std::mem::replace(&mut self.has_told_version, true) {
             let wrote: String = wrote.chars().take(REASON).collect();
             let text = format!(
                 "recorded by isobar {wrote}, read by isobar {READS}: fields that {READS} does not \
@@ -355,6 +356,10 @@ fn is_header(opening: &Opening) -> bool {
     opening.kind == "header" && opening.format == FORMAT
 }
 
+fn begins(opening: &Opening) -> bool {
+    is_header(opening) || opening.kind == mark::KIND
+}
+
 /// An open file by the name that its reader knows.
 fn told(path: PathBuf) -> PathBuf {
     match path.starts_with("/proc/self/fd") {
@@ -376,11 +381,6 @@ pub(super) fn is_regular(path: &Path) -> Result<(), ReadError> {
 fn segments_of(path: &Path) -> io::Result<Vec<PathBuf>> {
     let segments: Vec<_> = existing(path)?.into_iter().map(|(_, path)| path).collect();
     Ok(if segments.is_empty() { vec![path.into()] } else { segments })
-}
-
-/// The numbers of a version, to compare versions by.
-fn numbers(version: &str) -> Vec<u64> {
-    version.split('.').map_while(|part| part.parse().ok()).collect()
 }
 
 impl Iterator for Recording {

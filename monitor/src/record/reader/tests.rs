@@ -61,6 +61,40 @@ fn open_passes_over_segments_whose_beginning_is_damaged() {
 }
 
 #[test]
+fn open_reads_on_at_the_next_chapter_behind_a_damaged_beginning() {
+    let at = |tick: u64| Moment { boot: seconds(tick), wall: seconds(tick) };
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("r");
+    let mut journal = Journal::create(&path, Start::default(), Bounds::default()).unwrap();
+    for tick in 1..=4 {
+        let sample = Sample { tick, at: at(tick), ..Sample::default() };
+        let standing = Standing { before: Some(sample.clone()), ..Standing::default() };
+        journal.write(&sample, &Decision::default(), &standing).unwrap();
+        if tick == 2 {
+            journal.reload(Default::default(), &standing, at(tick)).unwrap();
+        }
+    }
+    drop(journal);
+    let whole = fs::read(&path).unwrap();
+    for (damaged, with) in [(0..4, 0), (0..16, b'\n'), (30..60, 0)] {
+        let mut bytes = whole.clone();
+        bytes[damaged.clone()].fill(with);
+        fs::write(&path, bytes).unwrap();
+        for recording in [Recording::open(&path), Recording::open_at(&path, seconds(0))] {
+            let (mut ticks, mut lost) = (Vec::new(), Vec::new());
+            for entry in recording.unwrap() {
+                match entry.unwrap() {
+                    Entry::Frame(recorded) => ticks.push(recorded.sample.tick),
+                    Entry::Lost(why) => lost.push(why),
+                    _ => {}
+                }
+            }
+            assert_eq!((&ticks[..], lost.len()), (&[3, 4][..], 1), "{damaged:?}: {lost:?}");
+        }
+    }
+}
+
+#[test]
 fn open_refuses_what_has_no_recording_in_it() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("r");
