@@ -307,7 +307,7 @@ impl Heads {
     }
 
     /// The first bytes of the text in the frame at byte `from`; `None` if it is no frame.
-    fn head(&mut self, mut file: &File, from: u64) -> io::Result<Option<Vec<u8>>> {
+    pub(super) fn head(&mut self, mut file: &File, from: u64) -> io::Result<Option<Vec<u8>>> {
         let mut magic = [0; MAGIC.len()];
         let n = file.read_at(&mut magic, from)?;
         if !MAGIC.starts_with(&magic[..n]) {

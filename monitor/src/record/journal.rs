@@ -82,7 +82,8 @@ impl Journal {
     pub fn create(path: &Path, start: Start, bounds: Bounds) -> Result<Self, JournalError> {
         let bounds = bounds.checked()?;
         let io = |source| JournalError::Io { path: path.into(), source };
-        let segments = Segments::open(path, bounds).map_err(io)?.map_err(JournalError::Foreign)?;
+        let segments = Segments::open(path, &start.facts.boot_id, bounds).map_err(io)?;
+        let segments = segments.map_err(JournalError::Foreign)?;
         Self::begin(path, segments, None, start)
     }
 
@@ -111,7 +112,7 @@ impl Journal {
         let last = chapter.finish().map_err(io)?;
         let (facts, settings) = (self.facts.clone(), self.settings.clone());
         let start = Start { facts, settings, standing: standing.clone(), at };
-        let moved = match Segments::open(path, bounds).map_err(io) {
+        let moved = match Segments::open(path, &start.facts.boot_id, bounds).map_err(io) {
             Ok(Ok(segments)) => Self::begin(path, segments, Some(&self.segments), start),
             Ok(Err(foreign)) => Err(JournalError::Foreign(foreign)),
             Err(why) => Err(why),

@@ -18,7 +18,7 @@ use rustix::fs::{MemfdFlags, memfd_create, statvfs};
 
 use self::bounds::Disk;
 pub use self::bounds::{Bounds, TooSmall};
-use self::old::{Old, Since};
+use self::old::{Found, Old, Since, aged};
 use super::index::{self, Begun};
 use super::thin::thin;
 use isobar_core::model::sample::Moment;
@@ -225,40 +225,42 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 }
 
 impl Segments {
-    /// Continues after the existing segments. The inner error is the path of a file with a segment's
-    /// name that is no recording, where no other one is a segment: beside segments it is one that is
-    /// damaged. It is not touched, nor counted.
-    pub(super) fn open(path: &Path, bounds: Bounds) -> io::Result<Result<Self, PathBuf>> {
+    /// Continues after the existing segments, in the boot `boot_id`. The inner error is the path of a file
+    /// with a segment's name that is no recording, where no other one is a segment: beside segments it is
+    /// one that is damaged. It is not touched, nor counted.
+    pub(super) fn open(
+        path: &Path,
+        boot_id: &str,
+        bounds: Bounds,
+    ) -> io::Result<Result<Self, PathBuf>> {
         // An agent that was killed may have left it. A file of another kind stays, and nothing is thinned.
         let left = File::open(thinner(path)).and_then(|left| index::begun(&left));
         if matches!(left, Ok(Begun::At(_) | Begun::Unknown)) {
             fs::remove_file(thinner(path))?;
         }
-        let (mut old, mut foreign, mut is_known) = (BTreeMap::new(), Vec::new(), false);
+        let (mut found, mut foreign, mut is_known) = (Vec::new(), Vec::new(), false);
         let mut next = 0;
         for (n, file) in existing(path)? {
             next = n.saturating_add(1);
-            let metadata = fs::metadata(&file)?;
-            let begun = match metadata.is_file() {
-                // Where its first block cannot be read, the disk has lost it.
-                true => index::begun(&File::open(&file)?).unwrap_or(Begun::Foreign),
-                false => Begun::Foreign,
-            };
-            is_known |= matches!(begun, Begun::At(_));
-            let begun = match begun {
-                Begun::At(at) => at.wall,
-                Begun::Unknown => Nanos(0),
-                Begun::Mark(_) | Begun::Foreign => {
-                    foreign.push(file);
-                    continue;
+            if !fs::metadata(&file)?.is_file() {
+                foreign.push(file);
+                continue;
+            }
+            let open = File::open(&file)?;
+            // Where its first block cannot be read, the disk has lost it.
+            match index::begun(&open).unwrap_or(Begun::Foreign) {
+                Begun::Mark(_) | Begun::Foreign => foreign.push(file),
+                begun => {
+                    is_known |= matches!(begun, Begun::At(_));
+                    found.push(Found::new(n, &open, begun)?);
                 }
-            };
-            old.insert(n, Old::new(metadata.len(), Since::Wall(begun)));
+            }
         }
         if !is_known && let Some(foreign) = foreign.pop() {
             return Ok(Err(foreign));
         }
         let (ring, most) = (Ring::Files(path.into()), bounds.size.0);
+        let old = aged(found, boot_id);
         Ok(Ok(Self { ring, bounds, most, old, damaged: foreign, next, owes: None }))
     }
 

@@ -8,7 +8,7 @@ use isobar_core::model::units::{Bytes, Nanos};
 pub struct Bounds {
     /// Of all segments together.
     pub size: Bytes,
-    /// Of the first tick.
+    /// Of the first tick, in time in which the node was up.
     pub age: Nanos,
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use isobar_core::model::node::NodeFacts;
 use isobar_core::recording::format::OPENING;
 
 #[test]
@@ -33,7 +34,7 @@ fn segments_are_as_old_as_the_time_since_the_boot_says() {
     for (moments, want) in table {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("r");
-        let mut all = Segments::open(&path, Bounds::default()).unwrap().unwrap();
+        let mut all = Segments::open(&path, "", Bounds::default()).unwrap().unwrap();
         let [first, third] = moments
             .map(|(hour, year)| Moment { boot: Nanos(hour * HOUR), wall: Nanos(year * YEAR) });
         let mut segment = all.begin(None, first).unwrap();
@@ -41,6 +42,43 @@ fn segments_are_as_old_as_the_time_since_the_boot_says() {
             segment = all.begin(Some(segment), at).unwrap();
         }
         assert_eq!(existing(&path).unwrap().len(), want, "{moments:?}");
+    }
+}
+
+/// An agent that starts deletes none for its age but what is older by the clock that cannot be set.
+#[test]
+fn aged_goes_by_the_time_in_which_the_node_was_up() {
+    const HOUR: u64 = 3_600 * Nanos::SECOND.0;
+    let begins = |id: &str, hour: u64, year: u64| {
+        let (hour, year) = (hour * HOUR, year * 8_766 * HOUR);
+        let at = Moment { boot: Nanos(hour), wall: Nanos(year) };
+        let facts = NodeFacts { boot_id: id.into(), ..NodeFacts::default() };
+        let [at, facts] =
+            [serde_json::to_string(&at), serde_json::to_string(&facts)].map(Result::unwrap);
+        let text = format!("{OPENING}\"at\":{at},\"facts\":{facts}}}\n");
+        zstd::encode_all(text.as_bytes(), 1).unwrap()
+    };
+    type Row<'a> = (&'a [(&'a str, u64, u64)], u64, &'a [u64]);
+    #[rustfmt::skip]
+    let table: [Row<'_>; 5] = [
+        // boot, hour of it and year of each segment; the hour of this boot, which are left
+        (&[("a", 1, 50), ("a", 2, 50)],                    1,  &[0, 1]), // years later by the wall clock
+        (&[("now", 1, 50), ("now", 20, 50)],               26, &[1]),
+        (&[("a", 1, 50), ("a", 20, 50)],                   6,  &[1]),
+        (&[("a", 1, 50), ("b", 9, 9), ("b", 20, 99)],      5,  &[1, 2]), // a whole boot in between
+        (&[("a", 90, 50), ("b", 1, 50), ("now", 1, 99)],   20, &[0, 1, 2]),
+    ];
+    for (segments_of, hour, want) in table {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r");
+        for (n, (id, hour, year)) in (0..).zip(segments_of) {
+            fs::write(segment(&path, n), begins(id, *hour, *year)).unwrap();
+        }
+        let mut all = Segments::open(&path, "now", Bounds::default()).unwrap().unwrap();
+        let now = Moment { boot: Nanos(hour * HOUR), wall: Nanos(100 * 8_766 * HOUR) };
+        all.begin(None, now).unwrap();
+        all.make_room().unwrap();
+        assert_eq!(all.old.keys().copied().collect::<Vec<_>>(), want, "{segments_of:?}");
     }
 }
 
@@ -70,14 +108,14 @@ fn open_goes_on_after_a_damaged_segment_beside_others() {
             fs::write(dir.path().join(name), content).unwrap();
         }
         let names: Vec<_> = files.iter().map(|(name, _)| name).collect();
-        let opened = Segments::open(&dir.path().join("r"), Bounds::default()).unwrap();
+        let opened = Segments::open(&dir.path().join("r"), "now", Bounds::default()).unwrap();
         let next = opened.as_ref().map(|opened| opened.next).map_err(PathBuf::clone);
         assert_eq!(next, want.map_err(|name| dir.path().join(name)), "{names:?}");
         let Ok(mut opened) = opened else { continue };
         let n_damaged = files.iter().filter(|(_, content)| *content == text).count();
         assert_eq!(opened.damaged.len(), n_damaged, "{names:?}");
         // Long after, all segments that are known are too old.
-        let now = Moment { boot: Nanos(3), wall: Nanos(u64::MAX) };
+        let now = Moment { boot: Nanos(u64::MAX), wall: Nanos(3) };
         opened.begin(None, now).unwrap();
         let n = existing(&dir.path().join("r")).unwrap().len();
         assert_eq!(n, files.len() + 1, "an agent that starts waits for no slow disk");
