@@ -165,8 +165,9 @@ fn name_of_is_safe_whoever_it_is_about() {
         ("///",                    "unknown"),
     ];
     for (who, want) in table {
-        let text = String::new();
-        let name = name_of(&Trigger { at: at(0), kind: Kind::Kill, who: who.into(), text });
+        let (text, at_own_limit) = Default::default();
+        let trigger = Trigger { at: at(0), kind: Kind::Kill, who: who.into(), text, at_own_limit };
+        let name = name_of(&trigger);
         assert_eq!(name, format!("20260921T141320Z-kill-{want}"), "{who:?}");
         assert!(is_name(&name), "{name}");
     }

@@ -229,8 +229,8 @@ impl Cold {
         match self.told.as_ref().filter(|told| told.name == incident.name) {
             None => incident,
             Some(told) => {
-                let Incident { kinds, triggers, changes, .. } = incident;
-                Incident { kinds, triggers, changes, ..told.clone() }
+                let Incident { kinds, triggers, more_triggers, changes, .. } = incident;
+                Incident { kinds, triggers, more_triggers, changes, ..told.clone() }
             }
         }
     }

@@ -51,6 +51,13 @@ pub(super) fn one(out: &mut dyn Write, one: &Incident, width: Option<usize>) -> 
         for trigger in &one.triggers {
             writeln!(out, "  {}  {}", clock(trigger.at.wall), harmless(&trigger.text))?;
         }
+        if one.more_triggers > 0 {
+            writeln!(
+                out,
+                "  {} more are not listed: none is graver than these",
+                one.more_triggers
+            )?;
+        }
     }
     if !one.waits.is_empty() {
         writeln!(out)?;

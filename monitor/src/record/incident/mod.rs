@@ -89,6 +89,9 @@ pub struct Trigger {
     pub who: String,
     /// What happened, as a sentence.
     pub text: String,
+    /// An OOM kill at a limit of the victim's own: neither the node nor all pods were out of memory.
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub at_own_limit: bool,
 }
 
 /// Whether the span is still growing.
@@ -148,6 +151,9 @@ pub struct Incident {
     /// One paragraph.
     pub summary: String,
     pub triggers: Vec<Trigger>,
+    /// Triggers that `triggers` has no room for.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub more_triggers: u64,
     pub conditions: Vec<Held>,
     /// Who made whom wait for a CPU, the greatest loss first.
     pub waits: Vec<Wait>,
@@ -205,6 +211,10 @@ impl Incident {
             && passed.boot < watch::LONGEST
             && apart < SET
     }
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 /// Whether a tick at `at` is of an incident that begins at `begin`, and does not lead to it. So are all
@@ -359,18 +369,6 @@ pub struct MoreKills {
     pub others: u64,
     /// Of the others, those that isobar had foreseen.
     pub foreseen: u64,
-}
-
-impl MoreKills {
-    fn count(&mut self, kill: &Score) {
-        match kill.limit {
-            Some(_) => self.own += 1,
-            None => {
-                self.others += 1;
-                self.foreseen += u64::from(kill.foreseen.is_some());
-            }
-        }
-    }
 }
 
 /// The name of an incident: when it began (UTC), its kind, and who it is about, in characters that

@@ -102,7 +102,9 @@ impl Names {
 
     /// What is left of an incident before its ticks are read again.
     fn incident(&mut self, incident: Incident) -> Incident {
-        let Incident { state, kinds, begin, end, to, is_cut, triggers, node, .. } = incident;
+        let Incident {
+            state, kinds, begin, end, to, is_cut, triggers, more_triggers, node, ..
+        } = incident;
         // Their names are isobar's own; the words behind them may name what is the node's.
         let bare = |one: Capability| Capability { detail: String::new(), remedy: None, ..one };
         let capabilities = incident.capabilities.into_iter().map(bare).collect();
@@ -123,6 +125,7 @@ impl Names {
             end,
             to,
             is_cut,
+            more_triggers,
             ..Incident::default()
         };
         Incident { triggers, capabilities, changes, ..told }

@@ -50,8 +50,10 @@ mod tests {
     fn room_is_for_kills_and_both_ends_of_a_long_incident() {
         let second = |n: u64| Nanos(n * Nanos::SECOND.0);
         let moment = |n| Moment { boot: second(n), wall: Nanos(0) };
-        let trigger =
-            |at, kind| Trigger { at: moment(at), kind, who: String::new(), text: String::new() };
+        let trigger = |at, kind| {
+            let (who, text) = Default::default();
+            Trigger { at: moment(at), kind, who, text, at_own_limit: false }
+        };
         let triggers = vec![
             trigger(1_000, Kind::Condition),
             trigger(2_500, Kind::OomKill),

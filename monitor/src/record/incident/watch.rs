@@ -125,10 +125,10 @@ impl Watch {
         has_new.then(|| Turn::Open(Box::new(open.clone())))
     }
 
-    fn triggers(&mut self, Seen { decision, kills, limits, .. }: Seen<'_>) -> Vec<Trigger> {
+    fn triggers(&mut self, Seen { sample, decision, kills, limits }: Seen<'_>) -> Vec<Trigger> {
         let (at, now) = (decision.at, decision.at.boot);
-        let trigger = |kind, who, text| Trigger { at, kind, who, text };
-        let mut all: Vec<_> = kills.iter().map(of_kill).collect();
+        let trigger = |kind, who, text| Trigger { at, kind, who, text, at_own_limit: false };
+        let mut all: Vec<_> = kills.iter().map(|kill| of_kill(kill, sample)).collect();
         all.extend(decision.relief.actions.iter().map(|action| {
             let kind = if action.step.is_final() { Kind::Kill } else { Kind::Action };
             trigger(kind, action.target.full_name(), words::action(action, now))
@@ -187,10 +187,11 @@ fn join(incident: &mut Incident, new: Vec<Trigger>) {
     let all = &mut incident.triggers;
     for trigger in new {
         if all.len() >= TRIGGERS {
+            incident.more_triggers += 1;
             // The first has given the incident its name.
-            let gentlest = all.iter().enumerate().skip(1).max_by_key(|(_, one)| one.kind);
+            let gentlest = all.iter().enumerate().skip(1).max_by_key(|(_, one)| gravity(one));
             match gentlest {
-                Some((place, one)) if one.kind > trigger.kind => drop(all.remove(place)),
+                Some((place, one)) if gravity(one) > gravity(&trigger) => drop(all.remove(place)),
                 _ => continue,
             }
         }
@@ -198,9 +199,19 @@ fn join(incident: &mut Incident, new: Vec<Trigger>) {
     }
 }
 
-fn of_kill(record: &OomRecord) -> Trigger {
+/// Gravest first: an OOM kill at a limit of the victim's own is a lesser one than that of a node without
+/// memory, and than one by isobar.
+fn gravity(trigger: &Trigger) -> (bool, bool, Kind) {
+    (!trigger.kind.is_kill(), trigger.at_own_limit, trigger.kind)
+}
+
+fn of_kill(record: &OomRecord, sample: &Sample) -> Trigger {
     let at = Moment { boot: record.kill.at, wall: record.wall };
-    Trigger { at, kind: Kind::OomKill, who: record.who().into(), text: record.sentence() }
+    let limit = record.limit_path.as_ref();
+    let is_shared = || limit.is_some_and(|path| sample.places().is_shared(path));
+    let at_own_limit = record.kill.limit.is_some() && !is_shared();
+    let (who, text) = (record.who().into(), record.sentence());
+    Trigger { at, kind: Kind::OomKill, who, text, at_own_limit }
 }
 
 fn is_forecast(threshold: &Threshold) -> bool {
@@ -256,7 +267,7 @@ mod tests {
     fn join_lists_a_kill_after_many_gentler_triggers() {
         let trigger = |kind, n: usize| {
             let (at, text) = (Moment::default(), String::new());
-            Trigger { at, kind, who: n.to_string(), text }
+            Trigger { at, kind, who: n.to_string(), text, at_own_limit: false }
         };
         let mut incident = Incident::default();
         #[rustfmt::skip]
@@ -276,5 +287,49 @@ mod tests {
         let kept: Vec<_> = incident.triggers.iter().map(|one| one.kind).collect();
         assert_eq!(kept[30..], [Kind::Condition, Kind::OomKill]);
         assert_eq!((kept[0], incident.triggers[0].who.as_str()), (Kind::Drift, "0"));
+        assert_eq!(incident.more_triggers, 8 + 3);
+    }
+
+    #[test]
+    fn tick_lists_an_oom_kill_of_the_node_after_many_at_own_limits() {
+        use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath};
+        use isobar_core::model::stall::OomKill;
+        let pods = CgroupPath("/kubepods".into());
+        let mut sample = Sample { kubepods: Some(pods.clone()), ..Sample::default() };
+        let group = Cgroup { path: pods.clone(), ..Cgroup::default() };
+        sample.cgroups.insert(CgroupId(9), group.into());
+        let kill = |victim: u64, limit: Option<CgroupPath>| {
+            let kill = OomKill {
+                at: Nanos(victim),
+                victim: CgroupId(victim),
+                victim_pid: 1,
+                victim_comm: None,
+                limit: limit.as_ref().map(|_| CgroupId(9)),
+                limit_known: true,
+                trigger: CgroupId(victim),
+            };
+            let path = |id| if id == CgroupId(9) { limit.clone() } else { None };
+            OomRecord::of(&kill, Moment::default(), Some(victim.to_string()), path)
+        };
+        let own = || Some(CgroupPath("/kubepods/pod1".into()));
+        #[rustfmt::skip]
+        let table = [
+            // the limit of the kill after 32 at own limits, whether it is listed
+            (None,       true),
+            (Some(pods), true),
+            (own(),      false),
+        ];
+        for (limit, want) in table {
+            let mut watch = Watch::new(String::new());
+            let kills: Vec<_> = (100..132).map(|n| kill(n, own())).collect();
+            let (decision, limits) = (&Decision::default(), &[][..]);
+            watch.tick(Seen { sample: &sample, decision, kills: &kills, limits });
+            let kills = [kill(200, limit.clone())];
+            watch.tick(Seen { sample: &sample, decision, kills: &kills, limits });
+            let open = watch.open.unwrap();
+            let is_listed = open.triggers.iter().any(|one| one.who == "200");
+            assert_eq!((is_listed, open.triggers.len()), (want, TRIGGERS), "{limit:?}");
+            assert_eq!(open.more_triggers, 1, "{limit:?}");
+        }
     }
 }

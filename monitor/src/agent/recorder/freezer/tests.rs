@@ -118,7 +118,8 @@ fn is_told_spares_a_long_recording_from_being_read_at_each_trigger() {
     for (to, newest, want) in table {
         let told = Incident { to: at(to), ..Incident::default() };
         let (who, text) = <(String, String)>::default();
-        let newest = Trigger { at: at(newest), kind: Kind::Condition, who, text };
+        let (at, kind, at_own_limit) = (at(newest), Kind::Condition, false);
+        let newest = Trigger { at, kind, who, text, at_own_limit };
         assert_eq!(is_told(&told, Some(&newest)), want, "{to} {newest:?}");
     }
 }

@@ -79,6 +79,13 @@ impl Account {
             }
             None => kill,
         };
-        self.more_kills.get_or_insert_default().count(&left_out);
+        let more = self.more_kills.get_or_insert_default();
+        match left_out.limit {
+            Some(_) => more.own += 1,
+            None => {
+                more.others += 1;
+                more.foreseen += u64::from(left_out.foreseen.is_some());
+            }
+        }
     }
 }

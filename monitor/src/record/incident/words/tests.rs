@@ -123,6 +123,7 @@ fn paragraph_tells_each_change_of_a_limit() {
         kind,
         who: String::new(),
         text: text.into(),
+        at_own_limit: false,
     };
     let again = trigger(0, Kind::Drift, "/a/memory.max: changed 5 to 7; it was written again");
     let left = trigger(40, Kind::Drift, "/a/memory.max is not 5: left to them");
