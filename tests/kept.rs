@@ -14,7 +14,7 @@ use isobar_core::model::units::Nanos;
 /// Keeps the first incident in a recording, as the agent would have.
 pub(crate) fn keep(recording: &Path, dir: &Path) -> Incident {
     let mut replay = Replay::new(Recording::open(recording).unwrap(), None);
-    let (mut watch, mut open) = (Watch::new("worker-1".into()), None);
+    let (mut watch, mut open) = (Watch::new("worker-1".into(), String::new()), None);
     while let Some(step) = replay.step_before(Nanos(u64::MAX)).unwrap() {
         let sample = replay.engine().unwrap().standing().before.as_ref().unwrap();
         let seen = Seen { sample, decision: &step.decision, kills: &[], limits: &[] };

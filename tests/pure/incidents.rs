@@ -23,6 +23,7 @@ use isobar::record::replay::{Replay, Replayed};
 use isobar_core::model::cgroup::CgroupPath;
 use isobar_core::model::condition::Measure;
 use isobar_core::model::limit::{LimitResult, LimitState, LimitWrite};
+use isobar_core::model::node::NodeFacts;
 use isobar_core::model::psi::{Line, Pressure};
 use isobar_core::model::sample::{Moment, Sample};
 use isobar_core::model::settings::{ConditionRule, Settings, WrittenLimit};
@@ -76,7 +77,7 @@ fn recorded(path: &Path, seconds: u64) -> Vec<(u64, Turn)> {
     let mut engine = Engine::new(settings(), standing.clone());
     let start = Start { settings: settings(), standing, at: at(0), ..Start::default() };
     let mut journal = Journal::create(path, start, Bounds::default()).unwrap();
-    let (mut watch, mut turns) = (Watch::new("worker-1".into()), Vec::new());
+    let (mut watch, mut turns) = (Watch::new("worker-1".into(), "this boot".into()), Vec::new());
     for second in 1..=seconds {
         let sample = sample(second);
         let decision = engine.step(sample.clone()).decision;
@@ -138,7 +139,7 @@ fn watch_tells_a_drifted_limit_once() {
         (&failed,  3), // left to the other writer
         (&failed,  3),
     ];
-    let mut watch = Watch::new(String::new());
+    let mut watch = Watch::new(String::new(), String::new());
     let mut triggers = 0;
     for (second, (limits, want)) in table.into_iter().enumerate() {
         let sample = sample(second as u64 + 1);
@@ -364,6 +365,17 @@ fn incident_keeps_its_ticks_when_the_clock_is_set_back() {
     let set = dir.path().join("set");
     let begin = incident.begin.boot;
     let (mut engine, mut journal) = (Engine::default(), None::<Journal>);
+    let start = |boot_id: &str, at| {
+        let facts = NodeFacts { boot_id: boot_id.into(), ..NodeFacts::default() };
+        Start { facts, at, ..Start::default() }
+    };
+    // An earlier boot that lasted for longer, its clock was ahead, too.
+    let soon = Moment { wall: at(0).wall.since(Nanos(600 * Nanos::SECOND.0)), ..at(900) };
+    let earlier = Sample { at: soon, ..sample(9) };
+    let mut before = Journal::create(&set, start("earlier", soon), Bounds::default()).unwrap();
+    let decision = engine.step(earlier.clone()).decision;
+    before.write(&earlier, &decision, &Standing::default()).unwrap();
+    drop(before);
     for entry in Recording::open(path).unwrap() {
         let Entry::Frame(frame) = entry.unwrap() else { continue };
         let mut sample = frame.sample;
@@ -371,7 +383,7 @@ fn incident_keeps_its_ticks_when_the_clock_is_set_back() {
         if sample.at.boot > begin.plus(Nanos(5 * Nanos::SECOND.0)) {
             sample.at.wall = sample.at.wall.since(back);
         }
-        let start = Start { at: sample.at, ..Start::default() };
+        let start = start("this boot", sample.at);
         let journal =
             journal.get_or_insert_with(|| Journal::create(&set, start, Bounds::default()).unwrap());
         let decision = engine.step(sample.clone()).decision;

@@ -110,7 +110,7 @@ impl Recorder {
     /// # Errors
     /// If a recording that the operator named cannot be made, or there is no thread for it.
     pub(super) fn begin(record: Record, start: Start) -> Result<Option<Self>, JournalError> {
-        let (settings, node, at) = (start.settings.clone(), start.facts.name.clone(), start.at);
+        let (settings, facts, at) = (start.settings.clone(), start.facts.clone(), start.at);
         let (to, reports) = channel();
         let bounds = record.bounds();
         let Some(mut writer) = Writer::open(record, start, to)? else { return Ok(None) };
@@ -118,10 +118,11 @@ impl Recorder {
         let ring = writer.ring().cloned();
         let (orders, inbox) = sync_channel::<Order>(WAITING);
         let io = |source| JournalError::Io { path: "a thread".into(), source };
-        let open = shelf.list().unwrap_or_default().into_iter().rev().find(|one| one.goes_on(at));
+        let mut kept = shelf.list().unwrap_or_default().into_iter().rev();
+        let open = kept.find(|one| one.goes_on(&facts.boot_id, at));
         let name = open.as_ref().map(|open| open.name.clone());
         let freezer = Freezer::begin(Arc::clone(&shelf), ring.clone(), name).map_err(io)?;
-        let watch = Watch::after(node, open, at);
+        let watch = Watch::after(&facts, open, at);
         writer.freeze_with(freezer);
         let run = move || inbox.into_iter().for_each(|order| writer.take(order));
         thread::Builder::new().name("record".into()).spawn(run).map_err(io)?;

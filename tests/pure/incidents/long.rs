@@ -30,9 +30,10 @@ fn incident_lasts_until_calm_or_an_hour_and_its_file_is_bounded() {
     let mut engine = Engine::new(settings(), standing.clone());
     let start = Start { settings: settings(), standing, at: at(0), ..Start::default() };
     let mut journal = Journal::create(&path, start, Bounds::default()).unwrap();
-    let (mut watch, mut turns, mut dice) = (Watch::new("worker-1".into()), Vec::new(), Dice(7));
+    let (mut watch, mut turns, mut dice) =
+        (Watch::new("worker-1".into(), String::new()), Vec::new(), Dice(7));
     // Another that loses ticks after half an hour.
-    let mut brief = Watch::new("worker-1".into());
+    let mut brief = Watch::new("worker-1".into(), String::new());
     brief.record_keeps(Nanos(1_800 * Nanos::SECOND.0));
     let mut brief_end = None;
     for second in 1..=5_200 {

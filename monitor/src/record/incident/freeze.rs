@@ -247,9 +247,14 @@ impl<'a> Span<'a> {
                     if incident.end.is_none()
                         && header.standing.before.is_none()
                         && !self.account.is_empty()
-                        && !incident.goes_on(header.at) =>
+                        && !incident.goes_on(&header.facts.boot_id, header.at) =>
                 {
                     break;
+                }
+                Entry::Header(header)
+                    if self.within.is_foreign(&header.facts.boot_id, &incident) =>
+                {
+                    run = None;
                 }
                 Entry::Header(header) => self.header(&mut run, *header)?,
                 // The engine's standing is from before the loss; the next header has the right one.
@@ -263,15 +268,12 @@ impl<'a> Span<'a> {
                 }
                 Entry::Notice(text) => tracing::warn!("{text}"),
                 Entry::Other(_) => {}
-                Entry::Frame(recorded)
-                    if self.within.is_over(recorded.sample.at, self.account.has_begun()) =>
-                {
-                    break;
-                }
                 Entry::Frame(recorded) => {
-                    if let Some(run) = &mut run {
-                        self.frame(run, *recorded)?;
+                    let Some(run) = &mut run else { continue };
+                    if self.within.is_over(recorded.sample.at, self.account.has_begun()) {
+                        break;
                     }
+                    self.frame(run, *recorded)?;
                 }
             }
         }

@@ -124,6 +124,9 @@ pub struct Incident {
     pub state: State,
     /// The node's name.
     pub node: String,
+    /// The boot of the node; empty if not known, and of a redacted copy.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub boot_id: String,
     /// Without repetition, gravest first.
     pub kinds: Vec<Kind>,
     /// Of the first trigger.
@@ -197,19 +200,22 @@ impl Incident {
         self.to.boot.since(self.waits_from.unwrap_or(self.from).boot)
     }
 
-    /// Whether an agent that begins `now` can go on with it: the one before left it open in this boot, it
-    /// was not over, and the span is not full.
+    /// Whether an agent that begins `now`, in the boot `boot_id`, can go on with it: the one before left it
+    /// open in this boot, it was not over, and the span is not full.
     #[must_use]
-    pub fn goes_on(&self, now: Moment) -> bool {
+    pub fn goes_on(&self, boot_id: &str, now: Moment) -> bool {
         let passed =
             Moment { boot: now.boot.since(self.begin.boot), wall: now.wall.since(self.begin.wall) };
-        // In another boot the two clocks are another time apart.
-        let apart = passed.boot.0.abs_diff(passed.wall.0);
+        let is_same = match self.boot_id.as_str() {
+            // In another boot the two clocks are another time apart.
+            "" => passed.boot.0.abs_diff(passed.wall.0) < SET,
+            own => own == boot_id,
+        };
         self.state == State::Open
             && self.end.is_none()
             && now.boot >= self.begin.boot
             && passed.boot < watch::LONGEST
-            && apart < SET
+            && is_same
     }
 }
 

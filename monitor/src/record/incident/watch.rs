@@ -9,6 +9,7 @@ use isobar_core::model::capability::Capability;
 use isobar_core::model::condition::{Condition, Status};
 use isobar_core::model::decision::{Decision, NodePressure, Trigger as Threshold};
 use isobar_core::model::limit::{LimitResult, LimitState};
+use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::{Moment, Sample};
 use isobar_core::model::threshold::PressureSignal;
 use isobar_core::model::units::Nanos;
@@ -45,6 +46,7 @@ pub enum Turn {
 #[derive(Debug, Default)]
 pub struct Watch {
     node: String,
+    boot_id: String,
     /// No incident lasts longer.
     longest: Nanos,
     open: Option<Incident>,
@@ -60,19 +62,24 @@ pub struct Watch {
 
 impl Watch {
     #[must_use]
-    pub fn new(node: String) -> Self {
-        Self { node, longest: LONGEST, ..Self::default() }
+    pub fn new(node: String, boot_id: String) -> Self {
+        Self { node, boot_id, longest: LONGEST, ..Self::default() }
     }
 
     /// Goes on with an incident that the agent before left open, `now`.
     #[must_use]
-    pub fn after(node: String, open: Option<Incident>, now: Moment) -> Self {
+    pub fn after(facts: &NodeFacts, open: Option<Incident>, now: Moment) -> Self {
         let mut capabilities = open.as_ref().map_or(Vec::new(), |open| open.capabilities.clone());
         for Change { capability, .. } in open.iter().flat_map(|open| &open.changes) {
             capabilities.retain(|one| one.name != capability.name);
             capabilities.push(capability.clone());
         }
-        Self { open, stirred: now.boot, capabilities, ..Self::new(node) }
+        Self {
+            open,
+            stirred: now.boot,
+            capabilities,
+            ..Self::new(facts.name.clone(), facts.boot_id.clone())
+        }
     }
 
     /// Ends incidents before the recording, which keeps ticks for `age`, has lost their beginning.
@@ -107,9 +114,10 @@ impl Watch {
         let Some(open) = &mut self.open else {
             let first = new.first()?;
             let (name, who, begin) = (super::name_of(first), first.who.clone(), at);
-            let (node, capabilities) = (self.node.clone(), self.capabilities.clone());
+            let (node, boot_id) = (self.node.clone(), self.boot_id.clone());
+            let capabilities = self.capabilities.clone();
             let mut incident =
-                Incident { name, who, begin, node, capabilities, ..Incident::default() };
+                Incident { name, who, begin, node, boot_id, capabilities, ..Incident::default() };
             join(&mut incident, new);
             return Some(Turn::Open(Box::new(self.open.insert(incident).clone())));
         };
@@ -244,7 +252,7 @@ mod tests {
         let both = [capability("a", Attached), capability("b", Off)];
         let less = [capability("a", Off), capability("b", Off)];
         let open = Incident { capabilities: both.to_vec(), ..Incident::default() };
-        let mut watch = Watch::after(String::new(), Some(open), Moment::default());
+        let mut watch = Watch::after(&NodeFacts::default(), Some(open), Moment::default());
         #[rustfmt::skip]
         let table = [
             // what it can now, how many changes are told
@@ -258,7 +266,7 @@ mod tests {
             assert_eq!(watch.open.as_ref().unwrap().changes.len(), want, "{now:?}");
         }
         let open = watch.open.take();
-        let mut next = Watch::after(String::new(), open, Moment::default());
+        let mut next = Watch::after(&NodeFacts::default(), open, Moment::default());
         next.can(Moment::default(), &both);
         assert_eq!(next.open.unwrap().changes.len(), 2, "a restart is no change");
     }
@@ -291,6 +299,24 @@ mod tests {
     }
 
     #[test]
+    fn goes_on_in_the_boot_of_the_incident_where_the_clock_was_set() {
+        let at = |boot: u64, wall: u64| Moment { boot: Nanos(boot << 30), wall: Nanos(wall << 30) };
+        #[rustfmt::skip]
+        let table = [
+            // boot of the incident and of the agent, its start; is it the same incident?
+            ("a", "a", at(20, 5),    true), // the clock was set back
+            ("a", "a", at(20, 9000), true),
+            ("a", "b", at(20, 110),  false),
+            ("",  "a", at(20, 110),  true), // an older build kept it
+            ("",  "a", at(20, 120),  false),
+        ];
+        for (own, boot_id, now, want) in table {
+            let open = Incident { boot_id: own.into(), begin: at(10, 100), ..Incident::default() };
+            assert_eq!(open.goes_on(boot_id, now), want, "{own} {boot_id} {now:?}");
+        }
+    }
+
+    #[test]
     fn tick_lists_an_oom_kill_of_the_node_after_many_at_own_limits() {
         use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath};
         use isobar_core::model::stall::OomKill;
@@ -320,7 +346,7 @@ mod tests {
             (own(),      false),
         ];
         for (limit, want) in table {
-            let mut watch = Watch::new(String::new());
+            let mut watch = Watch::new(String::new(), String::new());
             let kills: Vec<_> = (100..132).map(|n| kill(n, own())).collect();
             let (decision, limits) = (&Decision::default(), &[][..]);
             watch.tick(Seen { sample: &sample, decision, kills: &kills, limits });

@@ -29,6 +29,12 @@ impl Within {
         Self { from, to, by_boot }
     }
 
+    /// Whether a chapter of the boot `boot_id` has none of its ticks: by the clock since the boot, a tick of
+    /// another boot may be taken for one.
+    pub(super) fn is_foreign(self, boot_id: &str, incident: &Incident) -> bool {
+        self.by_boot && !incident.boot_id.is_empty() && incident.boot_id != boot_id
+    }
+
     /// By the wall clock, no tick of it is earlier than the one, or later than the other.
     pub(super) fn wall(self) -> [Nanos; 2] {
         let Self { from, to, .. } = self;

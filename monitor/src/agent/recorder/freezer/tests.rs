@@ -25,7 +25,7 @@ fn what_ends_while_nothing_is_recorded_is_over_and_frozen_later() {
     let ends =
         || vec![Order::Note(incident("2026-1", None)), Order::Freeze(incident("2026-1", Some(9)))];
     let left = after(&shelf, ends());
-    assert!(left[0].end.is_some() && !left[0].goes_on(left[0].begin), "{left:?}");
+    assert!(left[0].end.is_some() && !left[0].goes_on("", left[0].begin), "{left:?}");
     assert_eq!(left[0].state, State::Open);
     // It has no tick in this recording, so its document is all that is kept.
     let again = Order::ReadFrom(Some(Ring::Files(dir.path().join("none"))));
