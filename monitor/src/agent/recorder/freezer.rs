@@ -18,7 +18,7 @@ use crate::record::incident::watch::Turn;
 use crate::record::incident::words::paragraph;
 use crate::record::incident::{Incident, State, Trigger};
 use crate::record::journal::Ring;
-use isobar_core::model::units::Nanos;
+use isobar_core::model::units::{Moment, Nanos};
 
 /// Incidents last half a minute at least, and one is frozen within seconds.
 const WAITING: usize = 8;
@@ -112,6 +112,7 @@ fn is_told(told: &Incident, newest: Option<&Trigger>) -> bool {
 
 struct Cold {
     shelf: Arc<Shelf>,
+    started: Moment,
     /// `None` while nothing is recorded.
     ring: Option<Ring>,
     /// The open incident, as the recording told of it at last.
@@ -131,7 +132,8 @@ struct Cold {
 impl Cold {
     fn new(shelf: Arc<Shelf>, ring: Option<Ring>) -> Self {
         let (told, read, untold, open, waiting) = Default::default();
-        Self { shelf, ring, told, read, untold, open, waiting, pace: Pace::full() }
+        let (started, pace) = (clock::now(), Pace::full());
+        Self { shelf, started, ring, told, read, untold, open, waiting, pace }
     }
 
     fn run(mut self, inbox: &Receiver<Order>) {
@@ -293,7 +295,9 @@ impl Cold {
     }
 
     fn prune(&self) {
-        if let Err(why) = self.shelf.prune(clock::now().wall) {
+        let (now, started) = (clock::now(), self.started);
+        let set = now.wall.since(started.wall.plus(now.boot.since(started.boot)));
+        if let Err(why) = self.shelf.prune(now.wall, set) {
             tracing::warn!("cannot remove old incidents: {}", chain(&why));
         }
     }

@@ -288,17 +288,19 @@ impl Shelf {
         }
     }
 
-    /// Removes what is too much, too old or too many; open incidents stay.
+    /// Removes what is too much, too old or too many; open incidents stay. None is too old because the
+    /// wall clock was set forwards, by `set`.
     ///
     /// # Errors
     /// If one cannot be removed.
-    pub fn prune(&self, now: Nanos) -> Result<(), ShelfError> {
+    pub fn prune(&self, now: Nanos, set: Nanos) -> Result<(), ShelfError> {
+        let since_set = |of: Retention| Retention { age: of.age.plus(set), ..of };
         let kept = self.lock().values().map(|(one, _)| one.clone()).collect();
-        for one in Retention::IN_MEMORY.beyond(kept, now) {
+        for one in since_set(Retention::IN_MEMORY).beyond(kept, now) {
             self.lock().remove(&one.name);
         }
         if let Some(dir) = self.dir.get() {
-            for one in Retention::USUAL.beyond(files::all(dir, files::bare)?, now) {
+            for one in since_set(Retention::USUAL).beyond(files::all(dir, files::bare)?, now) {
                 delete(dir, &one.name)?;
             }
         }

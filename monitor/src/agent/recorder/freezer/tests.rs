@@ -1,6 +1,5 @@
 use super::*;
 use crate::record::incident::Kind;
-use isobar_core::model::sample::Moment;
 
 fn incident(name: &str, end: Option<u64>) -> Box<Incident> {
     let wall = clock::now().wall;
@@ -145,5 +144,26 @@ fn tell_reads_the_recording_for_an_open_incident_each_half_minute() {
         assert_eq!(left, want_left, "{name:?} {ago}");
         assert_eq!(cold.untold.is_some(), want > 0, "it is told later: {name:?} {ago}");
         assert_eq!(cold.shelf.list().unwrap().len(), usize::from(want == 0), "{name:?} {ago}");
+    }
+}
+
+#[test]
+fn prune_removes_none_because_the_clock_was_set_forwards() {
+    const DAYS: Nanos = Nanos(2 * 86_400 * Nanos::SECOND.0);
+    let now = clock::now();
+    let before = Moment { wall: now.wall.since(DAYS), ..now };
+    #[rustfmt::skip]
+    let table = [
+        // when the agent began, incidents of two days before that are left in memory
+        (now,    0),
+        (before, 1), // by the clock since the boot it is now
+    ];
+    for (started, want) in table {
+        let shelf = Arc::new(Shelf::in_memory());
+        let (state, begin) = (State::Frozen, before);
+        let old = Incident { name: "2026".into(), state, begin, ..Incident::default() };
+        shelf.note_in_memory(&old);
+        Cold { started, ..Cold::new(Arc::clone(&shelf), None) }.prune();
+        assert_eq!(shelf.list().unwrap().len(), want, "{started:?}");
     }
 }

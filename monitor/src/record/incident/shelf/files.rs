@@ -139,7 +139,7 @@ mod tests {
         let shelf = Shelf::in_dir(dir.path().into());
         let listed: Vec<_> = shelf.list().unwrap().into_iter().map(|one| one.size >> 20).collect();
         assert_eq!(listed, [60; 4]);
-        shelf.prune(Nanos(6 * 86_400 * Nanos::SECOND.0)).unwrap();
+        shelf.prune(Nanos(6 * 86_400 * Nanos::SECOND.0), Nanos(0)).unwrap();
         // Of those without a kill half is kept, which is 128 MiB.
         let left = [1, 2, 3, 4].map(|day| {
             let name = format!("2026-{day}");
