@@ -101,7 +101,7 @@ impl Live {
         for Capability { name, state, detail, remedy } in
             self.programs().into_iter().filter(lacking)
         {
-            let state = state.word();
+            let state = state.name();
             match remedy {
                 Some(remedy) if self.kernel.is_err() => {
                     tracing::warn!(

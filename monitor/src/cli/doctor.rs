@@ -174,7 +174,7 @@ fn write(
             lines.extend(capabilities.iter().map(|probe| Line {
                 sign: match probe.state {
                     CapabilityState::Attached => "ok",
-                    other => other.word(),
+                    other => other.name(),
                 },
                 name: &probe.name,
                 detail: probe.detail.clone(),

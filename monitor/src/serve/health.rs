@@ -57,8 +57,8 @@ fn line(text: &mut String, capability: &Capability) {
     let sign = if *state == CapabilityState::Attached { '+' } else { '-' };
     let colon = if detail.is_empty() { "" } else { ": " };
     let written = match remedy {
-        Some(remedy) => writeln!(text, "[{sign}]{name} {}{colon}{detail} ({remedy})", state.word()),
-        None => writeln!(text, "[{sign}]{name} {}{colon}{detail}", state.word()),
+        Some(remedy) => writeln!(text, "[{sign}]{name} {}{colon}{detail} ({remedy})", state.name()),
+        None => writeln!(text, "[{sign}]{name} {}{colon}{detail}", state.name()),
     };
     written.expect("writing to a string cannot fail");
 }

@@ -50,17 +50,12 @@ pub enum CapabilityState {
     Off,
 }
 
-impl CapabilityState {
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Attached => "attached",
-            Self::Blind => "blind",
-            Self::Absent => "absent",
-            Self::Off => "off",
-        }
-    }
-}
+named!(CapabilityState {
+    Attached => "attached",
+    Blind => "blind",
+    Absent => "absent",
+    Off => "off",
+});
 
 /// The names of what this node does not offer or refuses, each once: capabilities that are absent or
 /// blind, then objects that cannot be read. Left out are what an option switched off, and gaps that

@@ -16,16 +16,10 @@ pub enum ScopeName {
     Kubepods,
 }
 
-impl ScopeName {
-    /// Its name, as in JSON.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::System => "system",
-            Self::Kubepods => "kubepods",
-        }
-    }
-}
+named!(ScopeName {
+    System => "system",
+    Kubepods => "kubepods",
+});
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "NodeResource"))]
@@ -120,18 +114,11 @@ pub enum Status {
     Unknown,
 }
 
-impl Status {
-    pub const ALL: [Self; 3] = [Self::True, Self::False, Self::Unknown];
-
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::True => "True",
-            Self::False => "False",
-            Self::Unknown => "Unknown",
-        }
-    }
-}
+named!(Status {
+    True => "True",
+    False => "False",
+    Unknown => "Unknown",
+});
 
 /// What one tick found for a condition.
 #[derive(

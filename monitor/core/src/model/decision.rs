@@ -89,19 +89,11 @@ pub enum NodePressure {
     PidPressure,
 }
 
-impl NodePressure {
-    pub const ALL: [Self; 3] = [Self::MemoryPressure, Self::DiskPressure, Self::PidPressure];
-
-    /// The condition's type.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::MemoryPressure => "MemoryPressure",
-            Self::DiskPressure => "DiskPressure",
-            Self::PidPressure => "PIDPressure",
-        }
-    }
-}
+named!(NodePressure {
+    MemoryPressure => "MemoryPressure",
+    DiskPressure => "DiskPressure",
+    PidPressure => "PIDPressure",
+});
 
 /// What one signal said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -72,15 +72,10 @@ pub enum LimitResult {
     Failed,
 }
 
-impl LimitResult {
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Kept => "kept",
-            Self::Written => "written",
-            Self::Observed => "observed",
-            Self::Drifted => "drifted",
-            Self::Failed => "failed",
-        }
-    }
-}
+named!(LimitResult {
+    Kept => "kept",
+    Written => "written",
+    Observed => "observed",
+    Drifted => "drifted",
+    Failed => "failed",
+});

@@ -20,6 +20,27 @@ macro_rules! serde_as_text {
 
 serde_as_text!(cpuset::CpuSet, duration::GoDuration, pattern::PathPattern, quantity::Quantity);
 
+/// Gives an enum without fields `ALL`, its variants as they are declared, and their names: the words
+/// of JSON, unless the enum says other.
+macro_rules! named {
+    ($type:ident { $($variant:ident => $name:literal,)+ }) => {
+        impl $type {
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
+
+            /// The names of all, in the same order.
+            pub const NAMES: [&str; Self::ALL.len()] = [$($name),+];
+
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name),+
+                }
+            }
+        }
+    };
+}
+pub(crate) use named;
+
 pub mod average;
 pub mod capability;
 pub mod cgroup;
@@ -51,3 +72,43 @@ pub mod topology;
 pub mod units;
 pub mod unsampled;
 pub mod workload;
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Debug;
+
+    use serde::Serialize;
+
+    use super::capability::CapabilityState;
+    use super::condition::{ScopeName, Status};
+    use super::decision::{NodePressure, OutcomeResult, StepKind};
+    use super::limit::LimitResult;
+    use super::sample::{Cause, GapReason};
+    use super::settings::WrittenLimit;
+    use super::stall::MemoryCause;
+    use super::threshold::Signal;
+    use super::workload::RestartPolicy;
+
+    fn check<T: Serialize + Debug>(all: &[T], names: &[&str]) {
+        for (one, name) in all.iter().zip(names) {
+            assert_eq!(serde_json::to_value(one).unwrap(), *name, "{one:?}");
+        }
+    }
+
+    #[test]
+    fn names_are_those_of_json() {
+        check(&CapabilityState::ALL, &CapabilityState::NAMES);
+        check(&Cause::ALL, &Cause::NAMES);
+        check(&GapReason::ALL, &GapReason::NAMES);
+        check(&LimitResult::ALL, &LimitResult::NAMES);
+        check(&MemoryCause::ALL, &MemoryCause::NAMES);
+        check(&NodePressure::ALL, &NodePressure::NAMES);
+        check(&OutcomeResult::ALL, &OutcomeResult::NAMES);
+        check(&RestartPolicy::ALL, &RestartPolicy::NAMES);
+        check(&ScopeName::ALL, &ScopeName::NAMES);
+        check(&Signal::ALL, &Signal::NAMES);
+        check(&Status::ALL, &Status::NAMES);
+        check(&StepKind::ALL, &StepKind::NAMES);
+        check(&WrittenLimit::ALL, &WrittenLimit::NAMES);
+    }
+}

@@ -32,19 +32,11 @@ pub enum Cause {
     Event,
 }
 
-impl Cause {
-    pub const ALL: [Self; 3] = [Self::Timer, Self::Pressure, Self::Event];
-
-    /// Its name, as in JSON.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Timer => "timer",
-            Self::Pressure => "pressure",
-            Self::Event => "event",
-        }
-    }
-}
+named!(Cause {
+    Timer => "timer",
+    Pressure => "pressure",
+    Event => "event",
+});
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -189,20 +181,11 @@ pub enum GapReason {
     Full,
 }
 
-impl GapReason {
-    pub const ALL: [Self; 6] =
-        [Self::Gone, Self::Unsupported, Self::Denied, Self::Torn, Self::Failed, Self::Full];
-
-    /// Its name, as in JSON.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Gone => "gone",
-            Self::Unsupported => "unsupported",
-            Self::Denied => "denied",
-            Self::Torn => "torn",
-            Self::Failed => "failed",
-            Self::Full => "full",
-        }
-    }
-}
+named!(GapReason {
+    Gone => "gone",
+    Unsupported => "unsupported",
+    Denied => "denied",
+    Torn => "torn",
+    Failed => "failed",
+    Full => "full",
+});

@@ -331,15 +331,10 @@ pub enum WrittenLimit {
     ReservedCpus,
 }
 
-impl WrittenLimit {
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Allocatable => "allocatable",
-            Self::ReservedCpus => "reservedCpus",
-        }
-    }
-}
+named!(WrittenLimit {
+    Allocatable => "allocatable",
+    ReservedCpus => "reservedCpus",
+});
 
 impl Default for Node {
     fn default() -> Self {

@@ -113,40 +113,22 @@ pub enum MemoryCause {
     Other,
 }
 
+// In the order of the eBPF maps.
+named!(MemoryCause {
+    OwnLimit => "ownLimit",
+    OwnHigh => "ownHigh",
+    AncestorLimit => "ancestorLimit",
+    AllocatableLimit => "allocatableLimit",
+    SomeLimit => "someLimit",
+    Global => "global",
+    Compaction => "compaction",
+    Refault => "refault",
+    SwapIn => "swapIn",
+    KernelThread => "kernelThread",
+    Other => "other",
+});
+
 impl MemoryCause {
-    /// In the order of the eBPF maps.
-    pub const ALL: [Self; 11] = [
-        Self::OwnLimit,
-        Self::OwnHigh,
-        Self::AncestorLimit,
-        Self::AllocatableLimit,
-        Self::SomeLimit,
-        Self::Global,
-        Self::Compaction,
-        Self::Refault,
-        Self::SwapIn,
-        Self::KernelThread,
-        Self::Other,
-    ];
-
-    /// Its name, as in JSON.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::OwnLimit => "ownLimit",
-            Self::OwnHigh => "ownHigh",
-            Self::AncestorLimit => "ancestorLimit",
-            Self::AllocatableLimit => "allocatableLimit",
-            Self::SomeLimit => "someLimit",
-            Self::Global => "global",
-            Self::Compaction => "compaction",
-            Self::Refault => "refault",
-            Self::SwapIn => "swapIn",
-            Self::KernelThread => "kernelThread",
-            Self::Other => "other",
-        }
-    }
-
     /// True if the node or its allocatable was short, not a cgroup at its own limit.
     #[must_use]
     pub fn is_shortage(self) -> bool {

@@ -9,7 +9,8 @@ use super::fraction::Fraction;
 use super::quantity::Quantity;
 use super::units::{Nanos, Percent};
 
-/// What can be short on a node.
+/// What can be short on a node. Their names are the kubelet's words in messages; `cpu` and `io` are
+/// isobar's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Resource {
@@ -25,20 +26,14 @@ pub enum Resource {
     Io,
 }
 
-impl Resource {
-    /// The kubelet's word in messages; `cpu` and `io` are isobar's own.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::Storage => "ephemeral-storage",
-            Self::Inodes => "inodes",
-            Self::Pids => "pids",
-            Self::Cpu => "cpu",
-            Self::Io => "io",
-        }
-    }
-}
+named!(Resource {
+    Memory => "memory",
+    Storage => "ephemeral-storage",
+    Inodes => "inodes",
+    Pids => "pids",
+    Cpu => "cpu",
+    Io => "io",
+});
 
 impl fmt::Display for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -74,34 +69,19 @@ pub enum Signal {
     PidAvailable,
 }
 
+named!(Signal {
+    MemoryAvailable => "memory.available",
+    AllocatableMemoryAvailable => "allocatableMemory.available",
+    NodefsAvailable => "nodefs.available",
+    NodefsInodesFree => "nodefs.inodesFree",
+    ImagefsAvailable => "imagefs.available",
+    ImagefsInodesFree => "imagefs.inodesFree",
+    ContainerfsAvailable => "containerfs.available",
+    ContainerfsInodesFree => "containerfs.inodesFree",
+    PidAvailable => "pid.available",
+});
+
 impl Signal {
-    pub const ALL: [Self; 9] = [
-        Self::MemoryAvailable,
-        Self::AllocatableMemoryAvailable,
-        Self::NodefsAvailable,
-        Self::NodefsInodesFree,
-        Self::ImagefsAvailable,
-        Self::ImagefsInodesFree,
-        Self::ContainerfsAvailable,
-        Self::ContainerfsInodesFree,
-        Self::PidAvailable,
-    ];
-
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::MemoryAvailable => "memory.available",
-            Self::AllocatableMemoryAvailable => "allocatableMemory.available",
-            Self::NodefsAvailable => "nodefs.available",
-            Self::NodefsInodesFree => "nodefs.inodesFree",
-            Self::ImagefsAvailable => "imagefs.available",
-            Self::ImagefsInodesFree => "imagefs.inodesFree",
-            Self::ContainerfsAvailable => "containerfs.available",
-            Self::ContainerfsInodesFree => "containerfs.inodesFree",
-            Self::PidAvailable => "pid.available",
-        }
-    }
-
     #[must_use]
     pub fn of(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|signal| signal.name() == name)

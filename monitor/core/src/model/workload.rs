@@ -207,19 +207,11 @@ pub enum RestartPolicy {
     Always,
 }
 
-impl RestartPolicy {
-    pub const ALL: [Self; 3] = [Self::Never, Self::OnFailure, Self::Always];
-
-    /// Its name, as in the API.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Never => "Never",
-            Self::OnFailure => "OnFailure",
-            Self::Always => "Always",
-        }
-    }
-}
+named!(RestartPolicy {
+    Never => "Never",
+    OnFailure => "OnFailure",
+    Always => "Always",
+});
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

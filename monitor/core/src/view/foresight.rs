@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::condition::{self, ScopeName, Status};
 use crate::model::decision::{Assessment, Outcome, OutcomeResult, StepKind, Trigger};
+use crate::model::named;
 use crate::model::pod::Place;
 use crate::model::snapshot::Snapshot;
 use crate::model::stall::OomKill;
@@ -31,19 +32,14 @@ pub enum OomLimit {
     Unknown,
 }
 
+named!(OomLimit {
+    Node => "node",
+    Kubepods => "kubepods",
+    Own => "own",
+    Unknown => "unknown",
+});
+
 impl OomLimit {
-    pub const ALL: [Self; 4] = [Self::Node, Self::Kubepods, Self::Own, Self::Unknown];
-
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Node => "node",
-            Self::Kubepods => "kubepods",
-            Self::Own => "own",
-            Self::Unknown => "unknown",
-        }
-    }
-
     #[must_use]
     pub fn of(kill: &OomKill, snapshot: &Snapshot) -> Self {
         let Some(limit) = kill.limit else {

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::cgroup::Limit;
 use crate::model::decision::Assessment;
+use crate::model::named;
 use crate::model::psi::{Line, Pressure};
 use crate::model::snapshot::{Scope, Snapshot, Union};
 use crate::model::stall::MemoryCause;
@@ -61,6 +62,12 @@ pub enum Resource {
     Memory,
     Io,
 }
+
+named!(Resource {
+    Cpu => "cpu",
+    Memory => "memory",
+    Io => "io",
+});
 
 /// One word for the last ten seconds. Node conditions have other words, because they look at a
 /// minute and at a configured threshold.

@@ -104,7 +104,7 @@ pub(super) fn lacking(one: &Incident) -> Vec<(Moment, String)> {
     let is_lacking = |of: &&Capability| of.state != CapabilityState::Attached;
     let words = |of: &Capability| {
         let why = if of.detail.is_empty() { String::new() } else { format!(": {}", of.detail) };
-        format!("{} ({}){why}", of.name, of.state.word())
+        format!("{} ({}){why}", of.name, of.state.name())
     };
     let first = one.capabilities.iter().filter(is_lacking).map(|of| (one.begin, words(of)));
     first.chain(one.changes.iter().map(|one| (one.at, words(&one.capability)))).collect()

@@ -104,8 +104,7 @@ fn figures() -> impl Iterator<Item = Figure> {
 
 /// What is measured of every cgroup.
 fn measured() -> impl Iterator<Item = Figure> {
-    let raw = [Resource::Cpu, Resource::Memory, Resource::Io];
-    let raw = raw.into_iter().flat_map(|of| [Figure::Some(of), Figure::Full(of)]);
+    let raw = Resource::ALL.into_iter().flat_map(|of| [Figure::Some(of), Figure::Full(of)]);
     let judged = [Figure::Contention, Figure::Shortage, Figure::Wait(50), Figure::Wait(99)];
     let stalls = MemoryCause::ALL.into_iter().map(Figure::Stall);
     raw.chain(judged).chain(stalls)
@@ -157,26 +156,20 @@ impl Series {
 
 fn name(source: Source) -> String {
     let (scope, figure) = match source {
-        Source::Scope(ScopeName::System, figure) => ("system", figure),
-        Source::Scope(ScopeName::Kubepods, figure) => ("kubepods", figure),
+        Source::Scope(scope, figure) => (scope.name(), figure),
         Source::Cgroup(figure) => ("cgroup", figure),
         Source::MemAvailable => return "system.memory.memAvailable".into(),
         Source::AgentCpu => return "agent.cpu".into(),
         Source::AgentResident => return "agent.resident".into(),
         Source::AgentTick => return "agent.tick".into(),
     };
-    let resource = |of| match of {
-        Resource::Cpu => "cpu",
-        Resource::Memory => "memory",
-        Resource::Io => "io",
-    };
     match figure {
-        Figure::Some(of) => format!("{scope}.{}.some", resource(of)),
-        Figure::Full(of) => format!("{scope}.{}.full", resource(of)),
+        Figure::Some(of) => format!("{scope}.{}.some", of.name()),
+        Figure::Full(of) => format!("{scope}.{}.full", of.name()),
         Figure::Contention => format!("{scope}.cpu.contention"),
         Figure::Wait(part) => format!("{scope}.cpu.wait.p{part}"),
         Figure::Shortage => format!("{scope}.memory.shortage"),
-        Figure::Stall(cause) => format!("{scope}.memory.stall.{}", word(cause)),
+        Figure::Stall(cause) => format!("{scope}.memory.stall.{}", cause.name()),
         Figure::Used => format!("{scope}.cpu.used"),
         Figure::Throttled => format!("{scope}.cpu.throttled"),
         Figure::Charged => format!("{scope}.memory.current"),
@@ -187,12 +180,6 @@ fn name(source: Source) -> String {
         Figure::Threshold => format!("{scope}.memory.threshold"),
         Figure::Lasts => format!("{scope}.memory.lasts"),
     }
-}
-
-/// As in a snapshot's JSON.
-fn word(cause: MemoryCause) -> String {
-    let json = serde_json::to_value(cause).expect("a variant without fields is a string");
-    json.as_str().unwrap_or_default().to_owned()
 }
 
 /// A kept value: two bytes, in the order of what it stands for.

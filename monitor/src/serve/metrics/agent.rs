@@ -64,7 +64,7 @@ fn sight(families: &mut Families<'_>, view: &View, totals: &Totals) -> fmt::Resu
     ];
     families.write(&COVERED, covered)?;
     // Two of one name and state would be one series twice.
-    let capabilities = view.capabilities.iter().map(|one| [&*one.name, one.state.word()]);
+    let capabilities = view.capabilities.iter().map(|one| [&*one.name, one.state.name()]);
     let capabilities: BTreeSet<[&str; 2]> = capabilities.collect();
     families.write(&CAPABILITY, capabilities.into_iter().map(|labels| (labels, true)))?;
     let recorded = totals.recorded.as_ref();

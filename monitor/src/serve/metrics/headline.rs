@@ -6,7 +6,6 @@ use super::catalogue::{HEADLINE_IO, HEADLINE_MEMORY, HEADLINE_WAIT};
 use super::families::Families;
 use isobar_core::model::units::Nanos;
 use isobar_core::view::figure::Figure;
-use isobar_core::view::verdict::Resource;
 
 pub(super) fn write(families: &mut Families<'_>, figures: &[Figure]) -> fmt::Result {
     let waits = figures.iter().filter_map(|figure| {
@@ -15,7 +14,7 @@ pub(super) fn write(families: &mut Families<'_>, figures: &[Figure]) -> fmt::Res
                 (["cpu", "lost"], victim, aggressor, millis_per_second)
             }
             Figure::Waited { resource, victim, aggressor, millis_per_second } => {
-                ([name(*resource), "waited"], victim, aggressor, millis_per_second)
+                ([resource.name(), "waited"], victim, aggressor, millis_per_second)
             }
             Figure::Took { .. } | Figure::Holds { .. } | Figure::Moves { .. } => return None,
         };
@@ -35,12 +34,4 @@ pub(super) fn write(families: &mut Families<'_>, figures: &[Figure]) -> fmt::Res
         _ => None,
     });
     families.write(&HEADLINE_IO, io)
-}
-
-fn name(resource: Resource) -> &'static str {
-    match resource {
-        Resource::Cpu => "cpu",
-        Resource::Memory => "memory",
-        Resource::Io => "io",
-    }
 }

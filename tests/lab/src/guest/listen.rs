@@ -182,7 +182,7 @@ impl Heard {
             self.served.events.push(Said { at_ns, text });
         }
         for one in view.capabilities.iter().filter(|c| c.state != CapabilityState::Attached) {
-            self.note(format!("{} {} {}", one.name, one.state.word(), one.detail), at_ns);
+            self.note(format!("{} {} {}", one.name, one.state.name(), one.detail), at_ns);
         }
         let explained = [&view.explanation.why, &view.explanation.verdict];
         let explained = explained.into_iter().chain([&view.explanation.candidates]).flatten();

@@ -32,42 +32,18 @@ pub enum StepKind {
     ReleaseMemory,
 }
 
+// Gentlest first.
+named!(StepKind {
+    Mark => "mark",
+    Reclaim => "reclaim",
+    Squeeze => "squeeze",
+    Evict => "evict",
+    StopContainers => "stopContainers",
+    KillContainers => "killContainers",
+    ReleaseMemory => "releaseMemory",
+});
+
 impl StepKind {
-    /// Every step, gentlest first.
-    pub const ALL: [Self; 7] = [
-        Self::Mark,
-        Self::Reclaim,
-        Self::Squeeze,
-        Self::Evict,
-        Self::StopContainers,
-        Self::KillContainers,
-        Self::ReleaseMemory,
-    ];
-
-    /// Their names.
-    pub const NAMES: [&str; Self::ALL.len()] = {
-        let (mut names, mut n) = ([""; Self::ALL.len()], 0);
-        while n < names.len() {
-            names[n] = Self::ALL[n].name();
-            n += 1;
-        }
-        names
-    };
-
-    /// Its name, as configurations have it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Mark => "mark",
-            Self::Reclaim => "reclaim",
-            Self::Squeeze => "squeeze",
-            Self::Evict => "evict",
-            Self::StopContainers => "stopContainers",
-            Self::KillContainers => "killContainers",
-            Self::ReleaseMemory => "releaseMemory",
-        }
-    }
-
     /// How long a step has by default to show an effect.
     #[must_use]
     pub fn usual_deadline_seconds(self) -> u64 {

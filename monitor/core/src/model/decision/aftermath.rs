@@ -37,16 +37,11 @@ pub enum OutcomeResult {
     Failed,
 }
 
-impl OutcomeResult {
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Refused => "refused",
-            Self::Failed => "failed",
-        }
-    }
-}
+named!(OutcomeResult {
+    Done => "done",
+    Refused => "refused",
+    Failed => "failed",
+});
 
 /// What an action had come to, some time after it was done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -199,3 +199,10 @@ fn memory_names_longest_cause_that_is_no_shortage() {
         assert!(got.text.ends_with(want), "{cause:?} {ns}: {}", got.text);
     }
 }
+
+#[test]
+fn resource_names_are_those_of_json() {
+    for (resource, name) in Resource::ALL.into_iter().zip(Resource::NAMES) {
+        assert_eq!(serde_json::to_value(resource).unwrap(), name);
+    }
+}
