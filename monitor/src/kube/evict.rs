@@ -87,7 +87,7 @@ async fn ask_whether_allowed(
             is_allowed.store(false, Ordering::Relaxed);
             continue;
         };
-        let is_configured = !deletion.is_never();
+        let is_configured = deletion != Deletion::Never;
         let evicts = may(client, "create", Some("eviction")).await;
         let deletes = match is_configured {
             true => may(client, "delete", None).await,

@@ -55,7 +55,7 @@ fn uses_what_it_may(rules: &Rules, deletion: Deletion) {
         let conflict = Effect::Status { code: 409, retry_after_seconds: None };
         stub.add_fault(Fault::new("patch", "/api/v1/nodes/n1", conflict).times(1));
         // Deletion is the second means.
-        if !deletion.is_never() {
+        if deletion != Deletion::Never {
             let refused = Effect::Status { code: 405, retry_after_seconds: None };
             stub.add_fault(Fault::new("create", "*/eviction", refused));
         }
@@ -82,7 +82,7 @@ fn uses_what_it_may(rules: &Rules, deletion: Deletion) {
         json!({"verb": "create", "group": "", "resource": "pods", "subresource": "eviction"});
     let delete = json!({"verb": "delete", "group": "", "resource": "pods"});
     let reviews = || bed.bodies("create", "selfsubjectaccessreviews", "");
-    let wanted = [Some(asked(evict)), (!deletion.is_never()).then(|| asked(delete))];
+    let wanted = [Some(asked(evict)), (deletion != Deletion::Never).then(|| asked(delete))];
     let wanted: Vec<Value> = wanted.into_iter().flatten().collect();
     eventually("each right is asked about", || wanted.iter().all(|one| reviews().contains(one)));
     assert!(reviews().iter().all(|one| wanted.contains(one)), "{:?}", reviews());

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::is_default;
 use super::psi::Pressures;
 use super::units::{Bytes, Micros};
 
@@ -226,7 +227,7 @@ pub struct MemoryStat {
     /// Kernel memory, Linux 5.18+.
     pub kernel: Bytes,
     /// Part of `kernel`: pages of swap that are kept in memory, compressed; Linux 5.19+.
-    #[serde(skip_serializing_if = "Bytes::is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pub zswap: Bytes,
     /// Network buffers: what was received and not read, or not yet sent.
     pub sock: Bytes,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::is_default;
 use super::node::DiskLayout;
 use super::quantity::Quantity;
 use super::threshold::{Resource, Signal};
@@ -22,7 +23,7 @@ pub struct DiskReading {
     /// By the uid of the pod's cgroup.
     pub pods: BTreeMap<String, PodDisk>,
     /// What told of them.
-    #[serde(skip_serializing_if = "DiskSource::is_kubelet")]
+    #[serde(skip_serializing_if = "is_default")]
     pub source: DiskSource,
 }
 
@@ -35,13 +36,6 @@ pub enum DiskSource {
     Kubelet,
     /// The agent's own walk of their directories.
     Walk,
-}
-
-impl DiskSource {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
-    fn is_kubelet(&self) -> bool {
-        *self == Self::Kubelet
-    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

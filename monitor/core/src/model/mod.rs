@@ -41,6 +41,11 @@ macro_rules! named {
 }
 pub(crate) use named;
 
+/// True for what serde leaves out.
+pub(crate) fn is_default<T: Default + PartialEq>(field: &T) -> bool {
+    *field == T::default()
+}
+
 pub mod average;
 pub mod capability;
 pub mod cgroup;

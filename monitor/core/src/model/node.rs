@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::is_default;
 use super::psi::Pressures;
 use super::units::{Bytes, Nanos};
 
@@ -114,11 +115,11 @@ pub struct Meminfo {
     /// Pages that are in memory and in swap.
     pub swap_cached: Bytes,
     /// `Zswap`: what pages of swap take that are kept in memory, compressed; 0 in older recordings.
-    #[serde(skip_serializing_if = "Bytes::is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pub zswap: Bytes,
     /// `Hugetlb`: huge pages of all sizes, in use or not. They are set aside for who asks for such pages;
     /// 0 in recordings of before it was read.
-    #[serde(skip_serializing_if = "Bytes::is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pub hugetlb: Bytes,
 }
 

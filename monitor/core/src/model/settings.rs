@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::condition::{ConditionName, Measure, Resource, ScopeName};
 use super::cpuset::CpuSet;
 use super::decision::{Order, StepKind};
+use super::is_default;
 use super::pattern::PathPattern;
 use super::pod::QosClass;
 use super::quantity::ResourceList;
@@ -198,7 +199,7 @@ pub struct Relief {
     /// Waiting caused to others, per second. Below it no pod is evicted for pressure alone.
     pub harm_budget: Nanos,
     /// Whether a pod that the API server does not evict is deleted.
-    #[serde(skip_serializing_if = "Deletion::is_never")]
+    #[serde(skip_serializing_if = "is_default")]
     pub deletion: Deletion,
     /// Further cgroups that the agent never touches. Always protected are the root, the agent's
     /// own cgroup and its ancestors, and both reserved cgroups.
@@ -259,13 +260,6 @@ pub enum Deletion {
     NoEviction,
     /// The same, and where a disruption budget forbids the eviction.
     OverBudgets,
-}
-
-impl Deletion {
-    #[must_use]
-    pub fn is_never(&self) -> bool {
-        *self == Self::Never
-    }
 }
 
 /// Reservations and their enforcement. The fields are the kubelet's.

@@ -111,12 +111,6 @@ impl From<Micros> for Nanos {
 #[serde(transparent)]
 pub struct Bytes(pub u64);
 
-impl Bytes {
-    pub(crate) fn is_zero(&self) -> bool {
-        self.0 == 0
-    }
-}
-
 /// For people: three digits at most, in the largest unit, as in `1.9Gi`, `267Mi`.
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

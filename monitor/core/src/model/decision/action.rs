@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::Met;
 use super::aftermath::Restart;
 use crate::model::cgroup::{CgroupId, CgroupPath};
+use crate::model::is_default;
 use crate::model::settings::Deletion;
 use crate::model::units::{Bytes, Nanos, Percent};
 
@@ -100,7 +101,7 @@ pub struct Action {
     /// It is really done; else it is only recorded.
     pub is_enforced: bool,
     /// Whether an eviction that is refused becomes a deletion.
-    #[serde(default, skip_serializing_if = "Deletion::is_never")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub deletion: Deletion,
     /// What the kubelet does next, where its pod's containers are ended on the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]

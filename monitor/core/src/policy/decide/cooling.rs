@@ -31,10 +31,6 @@ pub(super) struct Cooling {
 }
 
 impl Cooling {
-    pub(super) fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
     pub(super) fn begin(&mut self, Action { step, reason, .. }: &Action, at: Nanos) {
         if is_gentle(*step) {
             self.eased.insert(reason.threshold.resource(), at);

@@ -40,10 +40,6 @@ struct Watch {
 }
 
 impl Effects {
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Looks after an action from now on, if it is really done.
     pub(super) fn note(&mut self, action: &Action, question: &Question<'_>) {
         if action.is_enforced {

@@ -38,10 +38,6 @@ const PATIENCE: Nanos = Nanos(30 * Nanos::SECOND.0);
 pub(super) struct Endings(BTreeMap<String, Nanos>);
 
 impl Endings {
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Takes note of pods that end. Those that the kubelet has evicted, and for want of what, if it says so.
     pub(super) fn hear(&mut self, question: &Question<'_>) -> Vec<(String, Option<Resource>)> {
         let Question { sample, snapshot, .. } = question;

@@ -35,10 +35,6 @@ struct Refused {
 }
 
 impl Kept {
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Nothing is tried on it until its time has come.
     pub(super) fn keep(&mut self, against: String, uid: String, now: Nanos) {
         let kept = self.0.entry(against).or_default();

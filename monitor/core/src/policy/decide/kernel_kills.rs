@@ -46,10 +46,6 @@ enum Relieves {
 }
 
 impl KernelKills {
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Takes note of what the kernel has killed since the sample before.
     pub(super) fn hear(&mut self, question: &Question<'_>) {
         let (sample, now) = (question.sample, question.sample.at.boot);

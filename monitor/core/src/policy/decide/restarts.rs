@@ -40,10 +40,6 @@ struct Ended {
 }
 
 impl Restarts {
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// The containers of this target are ended on the node.
     pub(super) fn end(&mut self, target: &Target, sample: &Sample) {
         for pod in pods_of(target, sample) {

@@ -19,6 +19,7 @@ use crate::model::cgroup::CgroupId;
 use crate::model::decision::{
     self, Action, Hold, InForce, Met, OutcomeResult, Phase, StepKind, StepReason, Target, Trigger,
 };
+use crate::model::is_default;
 use crate::model::sample::Sample;
 use crate::model::settings::Relief;
 use crate::model::threshold::Resource;
@@ -41,7 +42,7 @@ pub struct ReliefStanding {
     /// The cgroups that were squeezed, by uid.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     squeezed: BTreeMap<String, CgroupId>,
-    #[serde(skip_serializing_if = "Kept::is_empty")]
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) kept: Kept,
     /// Since when a threshold has not been met, of those on which something was tried.
     calm: BTreeMap<String, Nanos>,
@@ -60,7 +61,7 @@ pub struct ReliefStanding {
     /// Of these, who was not ended for want of memory: they leave room where memory presses.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub(super) for_others: BTreeSet<(Nanos, String)>,
-    #[serde(skip_serializing_if = "Cooling::is_empty")]
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) cooling: Cooling,
     /// Reasons for holding back of which the operator was told.
     held_back: BTreeSet<HeldBack>,
@@ -72,13 +73,13 @@ pub struct ReliefStanding {
     /// Actions that have not helped by their deadline, and when that was seen.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     given_up: BTreeMap<u64, Nanos>,
-    #[serde(skip_serializing_if = "Effects::is_empty")]
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) effects: Effects,
-    #[serde(skip_serializing_if = "KernelKills::is_empty")]
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) kernel_kills: KernelKills,
-    #[serde(skip_serializing_if = "Endings::is_empty")]
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) endings: Endings,
-    #[serde(skip_serializing_if = "Restarts::is_empty")]
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) restarts: Restarts,
 }
 

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::is_default;
 use crate::model::quantity::Quantity;
 use crate::model::threshold::Resource;
 use crate::model::units::Nanos;
@@ -23,26 +24,18 @@ pub struct Entry {
     /// CPU time of a pod or workload, bytes of memory charged, or bytes read and written.
     pub taken: u64,
     /// What disks did for it: bytes, and so many for each request.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pub cost: u64,
     /// Memory stall, or waits for a disk, at limits of its own.
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "is_default")]
     pub limited: Nanos,
     /// Memory stall because the node or its allocatable was short.
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "is_default")]
     pub short: Nanos,
     /// Waiting of others that it causes, of the last seconds; for a CPU of its siblings alone, because its
     /// own weight decides how long these wait.
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "is_default")]
     pub late: Nanos,
-}
-
-fn is_none(time: &Nanos) -> bool {
-    *time == Nanos(0)
-}
-
-fn is_zero(n: &u64) -> bool {
-    *n == 0
 }
 
 /// `(rate * memory + now) / (memory + interval)`: a first-order filter in integers. A longer
