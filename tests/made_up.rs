@@ -285,10 +285,8 @@ pub(crate) fn capabilities() -> Vec<Capability> {
         ("memory controller",    Attached, "/sys/fs/cgroup", None),
     ];
     let capability = |(name, state, detail, remedy): (&str, _, &str, Option<&str>)| Capability {
-        name: name.into(),
-        state,
-        detail: detail.into(),
         remedy: remedy.map(Into::into),
+        ..Capability::new(name, state, detail)
     };
     table.map(capability).into()
 }

@@ -186,19 +186,12 @@ impl Authority {
                 relief.remedy = Some("run as root, in the node's own namespaces".into());
             }
         }
-        let lock = |state, detail, remedy| Capability {
-            name: "state on disk".into(),
-            state,
-            detail,
-            remedy,
-        };
+        let lock = |state, detail: &str| Capability::new("state on disk", state, detail);
         let remedy = "name a directory that can be written, with --state-dir";
         let lock = match (&self.trouble, &self.lock) {
-            (Some(trouble), _) => {
-                Some(lock(CapabilityState::Absent, trouble.clone(), Some(remedy.into())))
-            }
+            (Some(trouble), _) => Some(lock(CapabilityState::Absent, trouble).remedied(remedy)),
             (None, Some(_)) => {
-                Some(lock(CapabilityState::Attached, self.state_dir.display().to_string(), None))
+                Some(lock(CapabilityState::Attached, &self.state_dir.display().to_string()))
             }
             (None, None) => None,
         };

@@ -115,7 +115,7 @@ impl DiskWalks {
             ),
             (_, None, None) => return None,
         };
-        Some(Capability { name: "disk use of pods".into(), state, detail, remedy: None })
+        Some(Capability::new("disk use of pods", state, detail))
     }
 }
 

@@ -128,18 +128,12 @@ impl Keeping {
 
 impl Report {
     fn capabilities(&self) -> Vec<Capability> {
-        let refused = self.refused.iter().map(|refusal| Capability {
-            name: format!("limits of {}", refusal.level),
-            state: CapabilityState::Absent,
-            detail: refusal.why.clone(),
-            remedy: Some(refusal.remedy.clone()),
+        let absent = |name: &str, why: &str| Capability::new(name, CapabilityState::Absent, why);
+        let refused = self.refused.iter().map(|refusal| {
+            let name = format!("limits of {}", refusal.level);
+            absent(&name, &refusal.why).remedied(&refusal.remedy)
         });
-        let trouble = self.trouble.iter().map(|trouble| Capability {
-            name: "limits".into(),
-            state: CapabilityState::Absent,
-            detail: trouble.clone(),
-            remedy: None,
-        });
+        let trouble = self.trouble.iter().map(|trouble| absent("limits", trouble));
         refused.chain(trouble).collect()
     }
 }

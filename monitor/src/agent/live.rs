@@ -238,19 +238,14 @@ fn tell_blind(capabilities: &mut [Capability], blind: &Blind) {
 /// Attaches what the kernel allows. A refusal becomes a capability.
 fn attach(options: kernel::Options, sources: &source::Sampler) -> Result<Kernel, Capability> {
     if options.probes == Probes::None {
-        return Err(kernel_side(CapabilityState::Off, "switched off by --probes none", None));
+        return Err(kernel_side(CapabilityState::Off, "switched off by --probes none"));
     }
     Kernel::attach(options, sources.host())
-        .map_err(|why| kernel_side(CapabilityState::Absent, &chain(&why), Some(why.remedy())))
+        .map_err(|why| kernel_side(CapabilityState::Absent, &chain(&why)).remedied(why.remedy()))
 }
 
-fn kernel_side(state: CapabilityState, detail: &str, remedy: Option<&str>) -> Capability {
-    Capability {
-        name: "kernel side".into(),
-        state,
-        detail: detail.into(),
-        remedy: remedy.map(str::to_owned),
-    }
+fn kernel_side(state: CapabilityState, detail: &str) -> Capability {
+    Capability::new("kernel side", state, detail)
 }
 
 /// What the kernel side could not count, as gaps in every sample from then on: its counters go on
@@ -291,16 +286,12 @@ fn pressure_files(sample: &Sample) -> Vec<Capability> {
         .map(|(resource, read)| {
             let name = format!("/proc/pressure/{resource}");
             if read.is_some() {
-                let detail = String::new();
-                return Capability { name, state: CapabilityState::Attached, detail, remedy: None };
+                return Capability::new(name, CapabilityState::Attached, "");
             }
             let told = gaps.get(name.as_str()).or_else(|| gaps.get("/proc/pressure"));
-            Capability {
-                state: CapabilityState::Absent,
-                detail: told.map_or_else(|| "not read".into(), |&told| told.into()),
-                remedy: Some("boot with psi=1, on a kernel with CONFIG_PSI=y".into()),
-                name,
-            }
+            let detail = told.copied().unwrap_or("not read");
+            Capability::new(name, CapabilityState::Absent, detail)
+                .remedied("boot with psi=1, on a kernel with CONFIG_PSI=y")
         })
         .collect()
 }

@@ -296,13 +296,8 @@ impl Recorder {
 }
 
 fn off(why: String) -> Capability {
-    let remedy = "give the recording a disk that is fast enough and has room".to_owned();
-    Capability {
-        name: "recording".into(),
-        state: CapabilityState::Off,
-        detail: why,
-        remedy: Some(remedy),
-    }
+    Capability::new("recording", CapabilityState::Off, why)
+        .remedied("give the recording a disk that is fast enough and has room")
 }
 
 /// What may keep a directory from being used, told apart from other failures.

@@ -100,8 +100,7 @@ fn name_source(all: &mut Vec<Capability>, file: Option<&Pods>) {
         of_cluster.detail = format!("{}; {words}", of_cluster.detail);
         return;
     }
-    let (name, state) = ("pods".into(), CapabilityState::Attached);
-    all.push(Capability { name, state, detail: words, remedy: None });
+    all.push(Capability::new("pods", CapabilityState::Attached, words));
 }
 
 #[cfg(test)]
@@ -112,12 +111,8 @@ mod tests {
     #[test]
     fn name_source_beside_what_the_cluster_says() {
         let file = Pods::from(std::collections::BTreeMap::from([("u1".into(), Pod::default())]));
-        let failing = Capability {
-            name: "pods".into(),
-            state: CapabilityState::Absent,
-            detail: "cannot reach the API server".into(),
-            remedy: None,
-        };
+        let failing =
+            Capability::new("pods", CapabilityState::Absent, "cannot reach the API server");
         #[rustfmt::skip]
         let table = [
             // the cluster says, the operator's file, state, detail

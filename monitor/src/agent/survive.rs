@@ -250,13 +250,11 @@ fn priority() -> Capability {
 }
 
 fn had(name: &str, detail: &str) -> Capability {
-    let (state, detail) = (CapabilityState::Attached, detail.into());
-    Capability { name: name.into(), state, detail, remedy: None }
+    Capability::new(name, CapabilityState::Attached, detail)
 }
 
 fn absent(name: &str, detail: &str, remedy: &str) -> Capability {
-    let (state, detail) = (CapabilityState::Absent, detail.into());
-    Capability { name: name.into(), state, detail, remedy: Some(remedy.into()) }
+    Capability::new(name, CapabilityState::Absent, detail).remedied(remedy)
 }
 
 #[cfg(test)]

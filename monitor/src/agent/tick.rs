@@ -315,12 +315,8 @@ impl<S: Source> Tick<S> {
         all.extend(self.recorder.as_ref().map(|recorder| recorder.capability().clone()));
         all.push(match &self.actuator {
             Ok(actuator) => actuator.capability(),
-            Err(why) => Capability {
-                name: "actuator".into(),
-                state: CapabilityState::Absent,
-                detail: why.clone(),
-                remedy: Some("run as root, in the node's own namespaces".into()),
-            },
+            Err(why) => Capability::new("actuator", CapabilityState::Absent, why)
+                .remedied("run as root, in the node's own namespaces"),
         });
         if let Some(limits) = &mut self.limits {
             let terms = Terms {

@@ -240,10 +240,7 @@ mod tests {
 
     #[test]
     fn probes_and_what_is_unread_are_what_a_view_misses() {
-        let capability = |name: &str, state| {
-            let (name, detail) = (name.to_owned(), String::new());
-            Capability { name, state, detail, remedy: None }
-        };
+        let capability = |name: &str, state| Capability::new(name, state, "");
         let gap = |object: &str, why| Gap { object: object.into(), why, detail: "no".into() };
         let capabilities =
             vec![capability("a", CapabilityState::Absent), capability("b", CapabilityState::Off)];

@@ -211,12 +211,7 @@ mod tests {
 
     #[test]
     fn missing_is_one_line_that_names_doctor() {
-        let capability = |name: &str, state| Capability {
-            name: name.into(),
-            state,
-            detail: "observing".into(),
-            remedy: None,
-        };
+        let capability = |name: &str, state| Capability::new(name, state, "observing");
         let off = |name: &&str| capability(name, CapabilityState::Absent);
         let tail = "; `isobar doctor` lists causes and remedies";
         #[rustfmt::skip]

@@ -166,15 +166,15 @@ impl Triggers {
     /// How many triggers are open, or why none is.
     #[must_use]
     pub fn capability(&self) -> Capability {
-        let name = "pressure triggers".into();
+        let is = |state, detail| Capability::new("pressure triggers", state, detail);
         let failed = self.failed.values().next().map(|(_, reason)| reason.clone());
         if let Some(reason) = self.refused.clone().or(failed.filter(|_| self.open.is_empty())) {
             let remedy = self.refused.as_ref().map(|_| "run with CAP_SYS_RESOURCE".to_owned());
             let detail = format!("memory stalls are noticed only once a second: {reason}");
-            return Capability { name, state: CapabilityState::Absent, detail, remedy };
+            return Capability { remedy, ..is(CapabilityState::Absent, detail) };
         }
         let detail = format!("on memory, {} of {MAX_TRIGGERS}", self.open.len());
-        Capability { name, state: CapabilityState::Attached, detail, remedy: None }
+        is(CapabilityState::Attached, detail)
     }
 }
 

@@ -95,12 +95,7 @@ pub(super) fn publish(publisher: &mut Publisher, snapshot: Snapshot) {
     publisher.note(&sample(), &settings(), &step);
     let counts = Counts { incidents: [(Kind::Condition, 2), (Kind::Kill, 1)].into(), lost: 3 };
     publisher.show_recording(None, Some(&counts));
-    let oom = Capability {
-        name: "mark_victim".into(),
-        state: CapabilityState::Attached,
-        detail: String::new(),
-        remedy: None,
-    };
+    let oom = Capability::new("mark_victim", CapabilityState::Attached, "");
     let capabilities = made_up::capabilities().into_iter().chain([oom]).collect();
     publisher.publish(step, capabilities, made_up::cost());
 }

@@ -25,6 +25,18 @@ impl Capability {
     /// The name of the one that tells what is enforced.
     pub const RELIEF: &str = "relief";
 
+    /// One for which the operator can do nothing, or need not.
+    #[must_use]
+    pub fn new(name: impl Into<String>, state: CapabilityState, detail: impl Into<String>) -> Self {
+        Self { name: name.into(), state, detail: detail.into(), remedy: None }
+    }
+
+    /// The same, with what the operator can do to enable it.
+    #[must_use]
+    pub fn remedied(self, remedy: impl Into<String>) -> Self {
+        Self { remedy: Some(remedy.into()), ..self }
+    }
+
     /// What these settings enforce.
     #[must_use]
     pub fn relief(settings: &Relief) -> Self {
@@ -32,7 +44,7 @@ impl Capability {
             true => CapabilityState::Off,
             false => CapabilityState::Attached,
         };
-        Self { name: Self::RELIEF.into(), state, detail: settings.mode(), remedy: None }
+        Self::new(Self::RELIEF, state, settings.mode())
     }
 }
 
@@ -81,8 +93,7 @@ mod tests {
         use CapabilityState::{Absent, Attached, Blind, Off};
         use GapReason::{Denied, Failed, Full, Gone, Torn, Unsupported};
         let told: Vec<_> = [("a", Absent), ("b", Blind), ("c", Off), ("d", Attached)]
-            .map(|(name, state)| (name.to_owned(), state))
-            .map(|(name, state)| Capability { name, state, detail: String::new(), remedy: None })
+            .map(|(name, state)| Capability::new(name, state, ""))
             .into();
         type Row = (&'static [(&'static str, GapReason)], &'static [&'static str]);
         #[rustfmt::skip]

@@ -195,8 +195,7 @@ mod tests {
             standing.did_without(Some(Arc::clone(&second)), "f:1:1: no".into());
             assert_eq!((standing.used(), standing.is_news(&second)), (used, false), "{detail}");
             assert!(!standing.is_known(), "{detail}");
-            let (name, state) = (CONFIGURATION.into(), CapabilityState::Attached);
-            let mut all = vec![Capability { name, state, detail: "told".into(), remedy: None }];
+            let mut all = vec![Capability::new(CONFIGURATION, CapabilityState::Attached, "told")];
             standing.complete(&mut all);
             assert_eq!((&*all[0].detail, all[0].state), (detail, CapabilityState::Absent));
         }
@@ -208,8 +207,7 @@ mod tests {
         standing.took(Some(Arc::clone(&first)), Ok(KubeletSource::Configz));
         standing.took(Some(Arc::clone(&first)), Err("f:1:1: no".into()));
         assert_eq!((standing.used(), standing.is_known()), (Some(first), true));
-        let (name, state) = (CONFIGURATION.into(), CapabilityState::Attached);
-        let mut all = vec![Capability { name, state, detail: "told".into(), remedy: None }];
+        let mut all = vec![Capability::new(CONFIGURATION, CapabilityState::Attached, "told")];
         standing.complete(&mut all);
         let detail =
             "told; used with isobar's configuration of before; the new one is refused: f:1:1: no";
@@ -243,12 +241,7 @@ mod tests {
             let is_known = matches!(result_of, Some(KubeletSource::File | KubeletSource::Configz));
             assert_eq!(standing.is_known(), is_known, "{row}");
             standing.compare(&configz(max_pods).settings, answer);
-            let told = told.map(|state| Capability {
-                name: CONFIGURATION.into(),
-                state,
-                detail: "told".into(),
-                remedy: None,
-            });
+            let told = told.map(|state| Capability::new(CONFIGURATION, state, "told"));
             let mut all = Vec::from_iter(told);
             standing.complete(&mut all);
             assert_eq!(all.first().map(|one| one.state), state, "{row}: {all:?}");

@@ -50,13 +50,8 @@ mod tests {
             (vec![("ephemeral-storage", "1Gi")],           vec![("ephemeral-storage", "2Gi")],         ""),
         ];
         for (published, own, added) in table {
-            let capability = Capability {
-                name: NODE_OBJECT.into(),
-                state: CapabilityState::Attached,
-                detail: "watches node n1".into(),
-                remedy: None,
-            };
-            let mut all = [capability];
+            let mut all =
+                [Capability::new(NODE_OBJECT, CapabilityState::Attached, "watches node n1")];
             let own = NodeResources { allocatable: list(&own), ..NodeResources::default() };
             compare(&mut all, &list(&published), &own);
             assert_eq!(all[0].detail, format!("watches node n1{added}"));

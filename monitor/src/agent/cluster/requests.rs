@@ -52,11 +52,8 @@ impl Requests {
     /// `None` before the node's object was read.
     pub(super) fn capability(&self) -> Option<Capability> {
         let words: Vec<_> = self.sums.iter().map(Sum::words).collect();
-        (!words.is_empty()).then(|| Capability {
-            name: "requests of pods".into(),
-            state: CapabilityState::Attached,
-            detail: words.join("; "),
-            remedy: None,
+        (!words.is_empty()).then(|| {
+            Capability::new("requests of pods", CapabilityState::Attached, words.join("; "))
         })
     }
 }

@@ -279,12 +279,10 @@ impl Writer {
     pub(super) fn capability(&self) -> Capability {
         let (trouble, target) = (self.trouble.as_deref(), self.target.as_ref());
         match (trouble, target, &self.journal) {
-            (None, Some(target), Some(_)) => Capability {
-                name: "recording".into(),
-                state: CapabilityState::Attached,
-                detail: format!("to {}", target.path.display()),
-                remedy: None,
-            },
+            (None, Some(target), Some(_)) => {
+                let detail = format!("to {}", target.path.display());
+                Capability::new("recording", CapabilityState::Attached, detail)
+            }
             (trouble, _, Some(_)) => {
                 off(format!("in memory, the last ten minutes: {}", trouble.unwrap_or("no disk")))
             }

@@ -89,12 +89,7 @@ mod tests {
         let ok = || Finding::ok("kernel", "6.12");
         let absent = || Finding::missing("controllers", "io", "enable it");
         let needed = |name| Finding::missing(name, "", "").needed();
-        let probe = |state| Capability {
-            name: "sched_switch".into(),
-            state,
-            detail: String::new(),
-            remedy: None,
-        };
+        let probe = |state| Capability::new("sched_switch", state, "");
         let attached = [probe(CapabilityState::Attached)];
         let blind = [probe(CapabilityState::Blind)];
         let off = [probe(CapabilityState::Off)];

@@ -57,12 +57,7 @@ fn view_at(at: Nanos) -> View {
         Event::Tick(view) => Some(*view),
         _ => None,
     });
-    let relief = Capability {
-        name: "relief".into(),
-        state: CapabilityState::Off,
-        detail: "observing".into(),
-        remedy: None,
-    };
+    let relief = Capability::new("relief", CapabilityState::Off, "observing");
     View { capabilities: vec![relief], ..tick.unwrap() }
 }
 

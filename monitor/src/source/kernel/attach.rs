@@ -157,8 +157,9 @@ impl Kernel {
     }
 
     fn report(&mut self, plan: &Plan, state: CapabilityState, detail: &str, remedy: Option<&str>) {
-        let (detail, remedy) = (detail.to_owned(), remedy.map(str::to_owned));
-        self.capabilities.push(Capability { name: plan.capability(), state, detail, remedy });
+        let remedy = remedy.map(str::to_owned);
+        let capability = Capability::new(plan.capability(), state, detail);
+        self.capabilities.push(Capability { remedy, ..capability });
     }
 
     fn coverage(&self, layout: &Layout) -> Coverage {

@@ -262,12 +262,6 @@ mod tests {
 
     #[test]
     fn what_an_agent_says_is_heard_once_and_its_longest_tick_is_found() {
-        let capability = |name: &str, state, detail: String| Capability {
-            name: name.into(),
-            state,
-            detail,
-            remedy: None,
-        };
         let view = |tick: u64, second: u64, status| {
             let mut view = View { headline: format!("{second} wait"), ..View::default() };
             view.snapshot.tick = tick;
@@ -275,8 +269,8 @@ mod tests {
             view.snapshot.interval = Nanos::SECOND;
             view.decision.assessment.conditions = vec![condition(status)];
             view.capabilities = vec![
-                capability("exit", CapabilityState::Attached, "tidying up".into()),
-                capability("switch", CapabilityState::Off, format!("for {second} min")),
+                Capability::new("exit", CapabilityState::Attached, "tidying up"),
+                Capability::new("switch", CapabilityState::Off, format!("for {second} min")),
             ];
             view.explanation.why = vec![format!("{second} MiB are left")];
             view
