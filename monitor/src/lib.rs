@@ -6,7 +6,6 @@ mod causes;
 pub mod clock;
 pub mod config;
 pub mod heap;
-#[cfg(feature = "kubernetes")]
 pub mod kube;
 #[cfg(all(target_arch = "x86_64", any(test, all(target_env = "musl", not(debug_assertions)))))]
 mod musl;

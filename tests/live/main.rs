@@ -10,7 +10,6 @@ mod budget;
 #[path = "../capabilities.rs"]
 mod capabilities;
 mod churn;
-#[cfg(feature = "kubernetes")]
 mod cluster;
 mod disks;
 mod enforce;

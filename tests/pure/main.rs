@@ -26,7 +26,6 @@ mod incidents;
 mod judged;
 #[path = "../kept.rs"]
 mod kept;
-#[cfg(feature = "kubernetes")]
 mod kube;
 mod layout;
 mod machine;
@@ -39,7 +38,6 @@ mod openapi;
 mod page_types;
 mod past;
 mod picture;
-#[cfg(feature = "kubernetes")]
 mod plugin;
 mod pod_monitor;
 #[path = "../program.rs"]

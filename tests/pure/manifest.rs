@@ -89,7 +89,6 @@ fn manifest_mounts_what_is_walked_for_disk_use() {
 }
 
 /// A key that the type does not know is lost on the way.
-#[cfg(feature = "kubernetes")]
 #[test]
 fn manifest_has_no_key_that_the_api_does_not_know() {
     use k8s_openapi::api::admissionregistration::v1 as admission;

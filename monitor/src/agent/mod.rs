@@ -9,7 +9,6 @@
 mod actuator;
 mod agreement;
 mod authority;
-#[cfg_attr(not(feature = "kubernetes"), path = "without_cluster.rs")]
 mod cluster;
 mod disk_walks;
 pub mod limits;

@@ -12,7 +12,6 @@ use anyhow::{Context as _, Error, Result, bail};
 use clap::ArgMatches;
 use isobar::agent::{LISTEN, Live, Observer};
 use isobar::clock;
-#[cfg(feature = "kubernetes")]
 use isobar::kube::Proxy;
 use isobar::serve::address::Address;
 use isobar_core::model::settings::Settings;
@@ -20,9 +19,9 @@ use isobar_core::view::View;
 use serde_json::Value;
 
 use self::transport::get;
-#[cfg(feature = "kubernetes")]
 use self::transport::{OF_BODY, patience};
 use super::conflicts::{SAMPLING, is_typed};
+use super::elsewhere::NodeArg;
 use super::exit::{InvalidAnswer, Misused, Refused};
 use super::output::say;
 use super::plan::PlanArgs;
@@ -45,10 +44,8 @@ pub(crate) struct AgentArgs {
     /// Take own samples, even if an agent runs.
     #[arg(long)]
     no_agent: bool,
-    /// Ask the agent of this node of a cluster, through the API server that kubectl talks to.
-    #[cfg(feature = "kubernetes")]
-    #[arg(long, value_name = "NAME")]
-    node: Option<String>,
+    #[command(flatten)]
+    node: NodeArg,
     #[command(flatten)]
     plan: PlanArgs,
     #[command(flatten)]
@@ -63,18 +60,9 @@ pub(crate) fn sampling_options(matches: &ArgMatches) -> Vec<String> {
 }
 
 impl AgentArgs {
-    /// The agent of another node, if one is meant.
-    fn elsewhere(&self) -> Result<Option<Place>> {
-        #[cfg(feature = "kubernetes")]
-        if let Some(node) = &self.node {
-            return Ok(Some(Place::of_node(node)?));
-        }
-        Ok(None)
-    }
-
     /// The agent that is named, here or on another node.
     pub(crate) fn named(&self) -> Result<Option<Place>> {
-        let elsewhere = self.elsewhere()?;
+        let elsewhere = self.node.place()?;
         Ok(elsewhere.or_else(|| self.agent.clone().map(Place::Address)))
     }
 
@@ -85,22 +73,16 @@ impl AgentArgs {
 
     /// True if the answer is not about this machine.
     pub(crate) fn is_elsewhere(&self) -> bool {
-        #[cfg(feature = "kubernetes")]
-        let node = &self.node;
-        #[cfg(not(feature = "kubernetes"))]
-        let node: Option<String> = None;
-        node.is_some()
+        self.node.is_given()
     }
 }
 
 /// Where an agent is asked.
 pub(crate) enum Place {
     Address(Address),
-    #[cfg(feature = "kubernetes")]
     Node(Box<Proxy>),
 }
 
-#[cfg(feature = "kubernetes")]
 impl Place {
     /// The agent of a node of the cluster that kubectl talks to.
     pub(crate) fn of_node(node: &str) -> Result<Self> {
@@ -113,7 +95,6 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address(address) => address.fmt(f),
-            #[cfg(feature = "kubernetes")]
             Self::Node(proxy) => proxy.fmt(f),
         }
     }
@@ -130,7 +111,7 @@ impl Eye {
     /// Looks for an agent, and opens the sources if none listens at the default address. An error
     /// if an agent answers and would ignore `sampling` options.
     pub(crate) fn open(args: &AgentArgs, sampling: &[String]) -> Result<Self> {
-        let elsewhere = args.elsewhere()?;
+        let elsewhere = args.node.place()?;
         let must_answer = !args.no_agent && (args.agent.is_some() || elsewhere.is_some());
         let usual = || LISTEN.parse().expect("an address and a port");
         let here = || Place::Address(args.agent.clone().unwrap_or_else(usual));
@@ -292,7 +273,6 @@ pub(crate) enum Fetched {
 /// The same of a file.
 pub(crate) fn fetch_file(place: &Place, path: &str) -> Result<Fetched> {
     match place {
-        #[cfg(feature = "kubernetes")]
         Place::Node(proxy) => {
             Ok(proxy.file(path, OF_BODY)?.map_or(Fetched::NotYet, Fetched::Document))
         }
@@ -308,7 +288,6 @@ pub(crate) fn fetch(place: &Place, path: &str) -> Result<Fetched> {
             Some((status, json)) => Err(refusal(address, status, &json)),
             None => Ok(Fetched::NoAgent),
         },
-        #[cfg(feature = "kubernetes")]
         Place::Node(proxy) => {
             let json = proxy.document(path, patience(path))?.map(String::into_bytes);
             Ok(json.map_or(Fetched::NotYet, Fetched::Document))

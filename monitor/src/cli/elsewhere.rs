@@ -15,7 +15,6 @@ pub(super) const ON_THE_NODE: &str = "kubectl -n isobar-system exec POD -- isoba
 #[derive(Debug, clap::Args)]
 pub(super) struct NodeArg {
     /// Ask the agent of this node of a cluster, through the API server that kubectl talks to.
-    #[cfg(feature = "kubernetes")]
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
 }
@@ -23,11 +22,11 @@ pub(super) struct NodeArg {
 impl NodeArg {
     /// The agent that is meant; `None` for this machine.
     pub(super) fn place(&self) -> Result<Option<Place>> {
-        #[cfg(feature = "kubernetes")]
-        if let Some(node) = &self.node {
-            return Ok(Some(Place::of_node(node)?));
-        }
-        Ok(None)
+        self.node.as_deref().map(Place::of_node).transpose()
+    }
+
+    pub(super) fn is_given(&self) -> bool {
+        self.node.is_some()
     }
 }
 

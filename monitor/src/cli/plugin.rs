@@ -33,8 +33,7 @@ const LOCAL: [(&str, &[&str]); 4] = [
 
 pub(super) fn is_meant() -> bool {
     let name = env::args_os().next().unwrap_or_default();
-    let is_plugin = Path::new(&name).file_name().is_some_and(|name| name == PLUGIN);
-    is_plugin && cfg!(feature = "kubernetes")
+    Path::new(&name).file_name().is_some_and(|name| name == PLUGIN)
 }
 
 /// The command line as kubectl's plug-in has it.

@@ -21,7 +21,8 @@ pub(crate) struct Args {
 }
 
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
-const FEATURES: &[&str] = if cfg!(feature = "kubernetes") { &["kubernetes"] } else { &[] };
+/// What this binary was built with.
+const FEATURES: &[&str] = &["kubernetes"];
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -83,7 +84,6 @@ fn write(out: &mut dyn Write, document: &Document, output: Format) -> io::Result
         }
         None => writeln!(out, "eBPF object  not built")?,
     }
-    let features = if FEATURES.is_empty() { "none".into() } else { FEATURES.join(", ") };
-    writeln!(out, "features     {features}")?;
+    writeln!(out, "features     {}", FEATURES.join(", "))?;
     writeln!(out, "kernel       {}", document.kernel)
 }

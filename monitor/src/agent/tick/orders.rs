@@ -167,7 +167,7 @@ impl<S: Source> Tick<S> {
     }
 }
 
-#[cfg(all(test, feature = "kubernetes"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

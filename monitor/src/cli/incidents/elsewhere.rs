@@ -23,7 +23,6 @@ pub(super) struct Elsewhere {
     #[arg(long, value_name = "ADDR", conflicts_with_all = ["dir", "recording"])]
     agent: Option<Address>,
     /// Ask the agent of this node of a cluster, through the API server that kubectl talks to.
-    #[cfg(feature = "kubernetes")]
     #[arg(long, value_name = "NAME", conflicts_with_all = ["agent", "dir", "recording"])]
     node: Option<String>,
 }
@@ -41,7 +40,6 @@ struct One {
 impl Elsewhere {
     /// The agent that is meant; `None` for files.
     pub(super) fn place(&self) -> Result<Option<Place>> {
-        #[cfg(feature = "kubernetes")]
         if let Some(node) = &self.node {
             return Ok(Some(Place::of_node(node)?));
         }
