@@ -10,25 +10,20 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
-use std::sync::Arc;
-use std::time::Duration;
 
 use self::changes::{Changes, change};
 use self::configz::Standing;
 use self::requests::Requests;
-use crate::act::evict::Way;
-use crate::config::KubeletSource;
 use crate::config::kubernetes::{Access, Publish};
 pub(super) use crate::kube::Configz;
-use crate::kube::{About, ApiServer, LastWord, Note, Wanted};
+use crate::kube::{About, ApiServer, Note, Wanted};
 use crate::record::incident::watch::Seen;
 use isobar_core::model::capability::Capability;
 use isobar_core::model::decision::{Action, Event, Outcome, OutcomeResult, StepKind, Target};
-use isobar_core::model::disk::PodDisks;
 use isobar_core::model::limit::NodeResources;
 use isobar_core::model::sample::{Moment, Sample};
 use isobar_core::model::settings::{Deletion, Relief, Settings};
-use isobar_core::model::workload::{Pod, Pods};
+use isobar_core::model::workload::Pod;
 use isobar_core::policy::assess::nearly::may_kubelet_evict;
 use isobar_core::policy::assess::taint;
 use isobar_core::policy::explain::relief as words;
@@ -39,10 +34,11 @@ const REMEMBERED: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Cluster {
-    api: ApiServer,
+    pub(super) api: ApiServer,
     /// The last actions that end work, and the pods that they end.
     ending: VecDeque<(Action, Vec<About>)>,
-    kubelet: Standing,
+    /// Which of the kubelet's answers the agent has read its configuration with.
+    pub(super) kubelet: Standing,
     requests: Requests,
     changes: Changes,
 }
@@ -58,59 +54,9 @@ impl Cluster {
         Ok(Self { api, ending, kubelet, requests, changes })
     }
 
-    /// Waits for its first answers, but not for longer than `within`.
-    pub(super) async fn first_answers(&self, within: Duration) {
-        self.api.first_answers(within).await;
-    }
-
-    /// The pods of this node, as the API server has them; `None` before it has listed them.
-    pub(super) fn pods(&self) -> Option<Pods> {
-        self.api.pods()
-    }
-
-    /// What they have on disk; `None` while the kubelet does not tell.
-    pub(super) fn pod_disks(&self) -> Option<PodDisks> {
-        self.api.pod_disks()
-    }
-
-    /// The way by which the actuator evicts.
-    pub(super) fn way(&self) -> Way {
-        self.api.way()
-    }
-
-    /// What the kubelet answered of its configuration last.
-    pub(super) fn configz(&self) -> Option<Arc<Configz>> {
-        self.api.configz()
-    }
-
     /// Whether that should be taken up, and was not tried yet.
     pub(super) fn has_news(&self) -> bool {
         self.api.configz().is_some_and(|configz| self.kubelet.is_news(&configz))
-    }
-
-    /// Whether the kubelet's fields of the settings are known: by its file, or by its answer.
-    pub(super) fn knows_kubelet(&self) -> bool {
-        self.kubelet.is_known()
-    }
-
-    /// The agent has read its configuration with this answer; where the kubelet's fields come from
-    /// now, or why it could not be used.
-    pub(super) fn took(
-        &mut self,
-        configz: Option<Arc<Configz>>,
-        result: Result<KubeletSource, String>,
-    ) {
-        self.kubelet.took(configz, result);
-    }
-
-    /// The agent has read its configuration, but not with this answer.
-    pub(super) fn did_without(&mut self, configz: Option<Arc<Configz>>, why: String) {
-        self.kubelet.did_without(configz, why);
-    }
-
-    /// The answer by which the agent has read its configuration.
-    pub(super) fn used_configz(&self) -> Option<Arc<Configz>> {
-        self.kubelet.used()
     }
 
     /// What works and what does not; `own` is what isobar works out that the node has for pods.
@@ -162,11 +108,6 @@ impl Cluster {
             return Vec::new();
         };
         self.requests.update(pods, &allocatable)
-    }
-
-    /// What the cluster is told last.
-    pub(super) fn last_word(&self) -> LastWord {
-        self.api.last_word()
     }
 
     fn notes(&mut self, seen: Seen<'_>, enforces: bool) -> Vec<Note> {

@@ -151,7 +151,7 @@ async fn live_on<S: Source>(
     let cluster = cluster.map(|access| Cluster::begin(access, &plan.settings.relief));
     let cluster = cluster.transpose().map_err(AgentError::Cluster)?;
     if let Some(cluster) = &cluster {
-        cluster.first_answers(FIRST_ANSWERS).await;
+        cluster.api.first_answers(FIRST_ANSWERS).await;
     }
     let mut tick = Tick::new(source, plan, authority, cluster, survival, publisher)?;
     tick.record(std::mem::take(&mut orders.record)).map_err(AgentError::Record)?;

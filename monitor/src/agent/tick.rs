@@ -103,7 +103,7 @@ impl<S: Source> Tick<S> {
             log: Log::default(),
         };
         if let Some(cluster) = &mut tick.cluster {
-            cluster.took(None, Ok(kubelet));
+            cluster.kubelet.took(None, Ok(kubelet));
         }
         tick.limits = tick.keep_limits();
         let mut settings = tick.engine.settings().clone();
@@ -145,8 +145,8 @@ impl<S: Source> Tick<S> {
     pub(super) fn run(&mut self, cause: Cause) -> Decision {
         self.meter.begin();
         let report = self.report();
-        self.sampler.listed = self.cluster.as_ref().and_then(Cluster::pods);
-        let told = self.cluster.as_ref().and_then(Cluster::pod_disks);
+        self.sampler.listed = self.cluster.as_ref().and_then(|cluster| cluster.api.pods());
+        let told = self.cluster.as_ref().and_then(|cluster| cluster.api.pod_disks());
         let has_kubelet = told.is_some();
         self.sampler.disks = told.or_else(|| self.walks.reading());
         self.sampler.disk_gaps = self.walks.gaps();
@@ -215,7 +215,7 @@ impl<S: Source> Tick<S> {
             self.log.outcomes(&actuator.leave(FAREWELL));
         }
         if let Some(cluster) = self.cluster {
-            cluster.last_word().say(LAST_WORD);
+            cluster.api.last_word().say(LAST_WORD);
         }
         // The disk may be slow.
         self.warm.save(self.engine.standing());
@@ -228,7 +228,7 @@ impl<S: Source> Tick<S> {
     /// The same beside a tick that may not return: for the squeezes, and for the cluster.
     pub(super) fn farewell(&self) -> (Option<Farewell>, Option<LastWord>) {
         let squeezes = self.actuator.as_ref().ok().map(Handle::farewell);
-        (squeezes, self.cluster.as_ref().map(Cluster::last_word))
+        (squeezes, self.cluster.as_ref().map(|cluster| cluster.api.last_word()))
     }
 
     /// What is enforced, in words, and what of it is not possible on this node.
@@ -321,7 +321,7 @@ impl<S: Source> Tick<S> {
         if let Some(limits) = &mut self.limits {
             let terms = Terms {
                 is_enforced: self.authority.writes_limits(),
-                is_told: self.cluster.as_ref().is_none_or(Cluster::knows_kubelet),
+                is_told: self.cluster.as_ref().is_none_or(|cluster| cluster.kubelet.is_known()),
             };
             let (states, refused) = limits.look(clock::now().boot, self.engine.settings(), terms);
             self.publisher.note_limits(states);

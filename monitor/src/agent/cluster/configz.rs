@@ -14,7 +14,7 @@ const REMEDY_OF_FILE: &str = "mount the file that kubeletConfig names, or leave 
 
 /// How isobar's configuration stands to the kubelet's.
 #[derive(Debug, Default)]
-pub(super) struct Standing {
+pub(in crate::agent) struct Standing {
     /// Where the kubelet's fields come from that are in force.
     from: KubeletSource,
     /// The answer that was taken up, or that could not be.
@@ -37,13 +37,13 @@ impl Standing {
     }
 
     /// Whether the kubelet runs with the fields that are in use: not where its newest answer was refused.
-    pub(super) fn is_known(&self) -> bool {
+    pub(in crate::agent) fn is_known(&self) -> bool {
         let is_read = matches!(self.from, KubeletSource::File | KubeletSource::Configz);
         is_read && (self.refused.is_none() || self.tried == self.used)
     }
 
     /// The agent has read its configuration with this answer, or could not.
-    pub(super) fn took(
+    pub(in crate::agent) fn took(
         &mut self,
         configz: Option<Arc<Configz>>,
         result: Result<KubeletSource, String>,
@@ -56,12 +56,12 @@ impl Standing {
     }
 
     /// The configuration could be read without this answer alone, and was.
-    pub(super) fn did_without(&mut self, configz: Option<Arc<Configz>>, why: String) {
+    pub(in crate::agent) fn did_without(&mut self, configz: Option<Arc<Configz>>, why: String) {
         (self.tried, self.refused) = (configz, Some(why));
     }
 
     /// The answer that is in force.
-    pub(super) fn used(&self) -> Option<Arc<Configz>> {
+    pub(in crate::agent) fn used(&self) -> Option<Arc<Configz>> {
         self.used.clone()
     }
 

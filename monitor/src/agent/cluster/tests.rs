@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use super::*;
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::decision::{Met, StepReason, Trigger};

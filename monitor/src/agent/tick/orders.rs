@@ -62,15 +62,15 @@ impl<S: Source> Tick<S> {
     /// Uses another configuration from the next tick on. A bad one changes nothing; a bad answer of the
     /// kubelet does not keep the operator's own from being used.
     pub(in crate::agent) fn reload(&mut self, orders: &mut Orders) {
-        let configz = self.cluster.as_ref().and_then(Cluster::configz);
-        let used = self.cluster.as_ref().and_then(Cluster::used_configz);
+        let configz = self.cluster.as_ref().and_then(|cluster| cluster.api.configz());
+        let used = self.cluster.as_ref().and_then(|cluster| cluster.kubelet.used());
         let Read { plan, with, refused } = read(orders, configz.clone(), used);
         if let Some(cluster) = &mut self.cluster {
             let result = plan.as_ref().map(|plan| plan.kubelet).map_err(ToString::to_string);
-            cluster.took(with, result);
+            cluster.kubelet.took(with, result);
             if let Some(why) = refused {
                 tracing::error!("cannot use what the kubelet answers to /configz: {why}");
-                cluster.did_without(configz, why);
+                cluster.kubelet.did_without(configz, why);
             }
         }
         let Plan { mut settings, publish, kubelet, pods } = match plan {
@@ -157,7 +157,7 @@ impl<S: Source> Tick<S> {
             proc: "/proc".into(),
             state: self.authority.ledger_dir().map(Path::to_owned),
             never_touch: relief.never_touch.clone(),
-            evict_by: self.cluster.as_ref().map(Cluster::way),
+            evict_by: self.cluster.as_ref().map(|cluster| cluster.api.way()),
         };
         let actuator = Actuator::open(options).map_err(|why| chain(&why))?;
         let opened = Handle::begin(actuator);
