@@ -111,7 +111,7 @@ fn scenario(document: &Node, problems: &Problems) -> Option<Scenario> {
 
 /// The names of all signals, for messages.
 pub fn signals() -> String {
-    Purpose::all().map(Purpose::name).collect::<Vec<_>>().join(", ")
+    Purpose::all().map(|purpose| purpose.name).collect::<Vec<_>>().join(", ")
 }
 
 fn described(field: &Field<'_>) -> Option<Described> {
@@ -277,7 +277,7 @@ impl Scenario {
     /// as in the kubelet. If any pod has `harm`, pods without it have a harm of 0; the same
     /// holds for `taken`.
     pub fn contenders(&self, purpose: Purpose, rules: &settings::Ranking) -> Vec<Contender> {
-        let (used, requested) = match purpose.resource() {
+        let (used, requested) = match purpose.resource {
             Resource::Memory => ("memory", "memory"),
             Resource::Cpu => ("cpu", "cpu"),
             Resource::Storage => ("ephemeral-storage", "ephemeral-storage"),

@@ -149,7 +149,7 @@ fn of_agent(place: &Place, args: &Args) -> Result<Code> {
     }
     let (tick, at, ranking) = match (args.at, args.signal) {
         (Some(asked), signal) => {
-            let signal = signal.map(|signal| format!("&signal={}", signal.name()));
+            let signal = signal.map(|signal| format!("&signal={}", signal.name));
             let path = format!("/api/v1/rank?at={}{}", exact(asked)?, signal.unwrap_or_default());
             let Told { tick, at, of: Ranked { ranking } } =
                 document(place, &path, "its ranking of that moment")?;

@@ -290,7 +290,7 @@ fn soon(assessment: &Assessment, sample: &Sample, snapshot: &Snapshot) -> Option
         let is_low = !growth::low(outlooks, sample, scope::kubepods(snapshot)).is_empty();
         (is_low || lasts.is_some_and(|lasts| lasts <= SOON)).then(Purpose::usual)
     };
-    first.filter(|first| first.resource() == Resource::Memory).or_else(low).or(first)
+    first.filter(|first| first.resource == Resource::Memory).or_else(low).or(first)
 }
 
 #[cfg(test)]

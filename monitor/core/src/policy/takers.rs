@@ -178,7 +178,7 @@ impl TakerStanding {
         for Met { threshold, .. } in met {
             if threshold.resource() == Resource::Memory && matches!(threshold, Trigger::Eviction(_))
             {
-                let scope = Purpose::of(threshold).scope();
+                let scope = Purpose::of(threshold).scope;
                 last.short[usize::from(scope == ScopeName::Kubepods)] = true;
             }
         }

@@ -233,7 +233,7 @@ fn short_since(
     let met = assessment.met.iter().filter(|met| met.threshold.resource() == Resource::Memory);
     let met = met.filter_map(move |met| match scope_of(&met.threshold) {
         Some((scope, _)) => Some((scope, met.since)),
-        None => Some((Purpose::of(&met.threshold).scope(), now)).filter(|_| met.is_due),
+        None => Some((Purpose::of(&met.threshold).scope, now)).filter(|_| met.is_due),
     });
     let held = assessment.conditions.iter();
     let held = held.filter(|one| {

@@ -34,7 +34,7 @@ pub(super) fn left_by_the_kernel(
 pub(super) fn short_of_memory(assessment: &Assessment) -> Option<&Met> {
     let is_short = |met: &&Met| {
         met.threshold.resource() == Resource::Memory
-            && !Purpose::of(&met.threshold).is_about_waiting()
+            && !Purpose::of(&met.threshold).is_about_waiting
     };
     assessment.met.iter().find(is_short)
 }

@@ -15,7 +15,7 @@ pub(crate) const CALM: Percent = Percent(1_00);
 pub(super) fn waits_for_memory(met: &[Met], sample: &Sample) -> impl Fn(&Met) -> bool + use<> {
     let psi = sample.node.pressure.memory.and_then(|memory| memory.some);
     let is_short = met.iter().any(is_of_memory) && psi.is_none_or(|some| some.avg10 >= CALM);
-    move |met| is_short && !is_of_memory(met) && Purpose::of(&met.threshold).is_about_waiting()
+    move |met| is_short && !is_of_memory(met) && Purpose::of(&met.threshold).is_about_waiting
 }
 
 fn is_of_memory(met: &Met) -> bool {
@@ -25,13 +25,13 @@ fn is_of_memory(met: &Met) -> bool {
 /// Those of `due` that are about something else than the first: another resource, disk or scope.
 pub(super) fn others<'a>(first: &Met, due: impl Iterator<Item = &'a Met>) -> Vec<Met> {
     let purpose = |met: &Met| Purpose::of(&met.threshold);
-    let is_same = |one: Purpose, other: Purpose| match one.resource() {
-        Resource::Memory => (one.resource(), one.scope()) == (other.resource(), other.scope()),
+    let is_same = |one: Purpose, other: Purpose| match one.resource {
+        Resource::Memory => (one.resource, one.scope) == (other.resource, other.scope),
         _ => one == other,
     };
     let mut others: Vec<Met> = Vec::new();
     // How long tasks stall for want of memory says no more than what made it the first.
-    for met in due.filter(|met| !(is_of_memory(met) && purpose(met).is_about_waiting())) {
+    for met in due.filter(|met| !(is_of_memory(met) && purpose(met).is_about_waiting)) {
         let is_known = |one: &Met| is_same(purpose(one), purpose(met));
         if !is_known(first) && !others.iter().any(is_known) {
             others.push(*met);

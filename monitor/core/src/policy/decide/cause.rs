@@ -106,7 +106,7 @@ impl Shortage<'_> {
             // Nothing more can be done to those who took it: if memory runs out, it is their turn.
             .or_else(|| self.mark(standing, |_| true));
         // In an emergency, too, in which exhaustion of the same memory comes first.
-        let scope = |met: &Met| Purpose::of(&met.threshold).scope();
+        let scope = |met: &Met| Purpose::of(&met.threshold).scope;
         let is_demanded = |met: &&Met| met.is_due && is_hard(met) && scope(met) == scope(first);
         let hard = question.met.iter().find(is_demanded);
         let hard = hard.filter(|_| !self.is_covered(standing));
@@ -183,7 +183,7 @@ impl Shortage<'_> {
 
     /// Whether the kernel would take the largest taker, should memory run out.
     fn is_covered(&self, standing: &ReliefStanding) -> bool {
-        let scope = Purpose::of(&self.first.threshold).scope();
+        let scope = Purpose::of(&self.first.threshold).scope;
         let takes = |taker| kernel_takes(self.question, standing, taker, scope);
         self.largest().is_some_and(takes)
     }
@@ -222,7 +222,7 @@ impl Shortage<'_> {
         let Self { question, first, loss, .. } = *self;
         let sample = question.sample;
         let can_mark = is_offered(StepKind::Mark, question.relief, sample)
-            && !Purpose::of(&first.threshold).is_about_waiting();
+            && !Purpose::of(&first.threshold).is_about_waiting;
         let is_known = |taker: &Taker| {
             standing.is_mark_ordered(&taker.uid, sample.at.boot)
                 || standing.has_mark_failed(&taker.uid)
@@ -254,8 +254,7 @@ impl Shortage<'_> {
             _ => {
                 let outsiders = question.ranking.map(|ranking| &ranking.outsiders[..]);
                 let outsider = outsiders.and_then(<[_]>::first).map(|one| one.path.0.to_string());
-                let outsider =
-                    outsider.filter(|_| Purpose::of(&first.threshold).is_about_waiting());
+                let outsider = outsider.filter(|_| Purpose::of(&first.threshold).is_about_waiting);
                 let taker = outsider.unwrap_or_else(|| self.other());
                 let text = format!("no candidate is a cause: {}", explain::lost(loss));
                 (HeldBack::NoCause, Hold::TakenByOther { taker }, text)

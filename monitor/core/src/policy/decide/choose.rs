@@ -80,7 +80,7 @@ fn without_cause(
     (first, floor): (&Met, Nanos),
     relief: &mut Relief,
 ) {
-    let (most, hold) = if Purpose::of(&first.threshold).is_about_waiting() {
+    let (most, hold) = if Purpose::of(&first.threshold).is_about_waiting {
         let outsider = question.ranking.and_then(|ranking| ranking.outsiders.first());
         let outsider = outsider.map(|one| (one.path.told().to_owned(), one.harm));
         // It uses no more than it requests, say, or little of a disk.
@@ -176,7 +176,7 @@ pub(super) fn harm_floor(
             || question.ranking.is_some_and(|ranking| !ranking.outsiders.is_empty())
             || by_harm(question).is_some_and(|field| !field.first(1, does_harm).is_empty())
     };
-    match Purpose::of(trigger).is_about_waiting() {
+    match Purpose::of(trigger).is_about_waiting {
         true if !is_memory || is_known() => question.relief.harm_budget,
         _ => Nanos(0),
     }
@@ -188,7 +188,7 @@ fn goes_by_harm(question: &Question<'_>, trigger: &Trigger) -> bool {
     let is_by_harm = question.ranking.is_some_and(|ranking| ranking.order != Order::Kubelet);
     is_by_harm
         && question.relief.harm_budget > Nanos(0)
-        && Purpose::of(trigger).is_about_waiting()
+        && Purpose::of(trigger).is_about_waiting
         && trigger.resource() != Resource::Memory
 }
 

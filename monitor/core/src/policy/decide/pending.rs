@@ -189,8 +189,8 @@ impl Pending {
 /// The end of a victim gives memory back to the node and below the limit of all pods alike.
 pub(super) fn is_other(first: &Met, action: &Action) -> bool {
     let [now, then] = [first, &action.reason].map(|met| Purpose::of(&met.threshold));
-    match now.resource() {
-        Resource::Memory => then.resource() != Resource::Memory,
+    match now.resource {
+        Resource::Memory => then.resource != Resource::Memory,
         _ => now != then,
     }
 }

@@ -56,7 +56,7 @@ impl Question<'_> {
 
     /// How fast memory is lost where a threshold looks, in a second.
     pub(super) fn growth(&self, met: &Met) -> Option<Bytes> {
-        let scope = Purpose::of(&met.threshold).scope();
+        let scope = Purpose::of(&met.threshold).scope;
         self.outlooks.iter().find(|outlook| outlook.scope == scope)?.growth
     }
 

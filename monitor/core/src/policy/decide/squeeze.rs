@@ -49,8 +49,8 @@ fn is_of_another(question: &Question<'_>, mark: &Action) -> bool {
     let [now, then] = [&relieved.threshold, &mark.reason.threshold].map(Purpose::of);
     let loss = question.ranking.and_then(|ranking| ranking.loss.as_ref());
     let (Some(loss), Some(field)) = (loss, question.field) else { return false };
-    now.scope() == then.scope()
-        && !now.is_about_waiting()
+    now.scope == then.scope
+        && !now.is_about_waiting
         && !loss.takers.is_empty()
         && mark.target.cgroup.is_some_and(|id| !field.took(id))
 }

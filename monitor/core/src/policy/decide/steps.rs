@@ -259,7 +259,7 @@ pub(super) fn is_offered(step: StepKind, relief: &Relief, sample: &Sample) -> bo
 /// Source: `mem_cgroup_calculate_protection`, mm/memcontrol.c.
 fn reclaimable(group: &Cgroup, against: &Trigger) -> Bytes {
     let stat = group.memory.stat.unwrap_or_default();
-    let counts_slab = Purpose::of(against).is_pods_limit();
+    let counts_slab = Purpose::of(against).is_pods_limit;
     let slab = if counts_slab { stat.slab_reclaimable.0 } else { 0 };
     let protected = match group.memory.min {
         Some(Limit::At(n)) => n,

@@ -172,7 +172,7 @@ impl Contender {
     /// measured: what is unknown spares no candidate.
     pub(super) fn spared_for(&self, purpose: Purpose) -> Option<SparedReason> {
         let harms_only_itself =
-            purpose.is_about_waiting() && self.harm.is_some_and(Harm::is_own_alone);
+            purpose.is_about_waiting && self.harm.is_some_and(Harm::is_own_alone);
         self.spared.or_else(|| harms_only_itself.then_some(SparedReason::HarmsOnlyItself))
     }
 

@@ -40,7 +40,7 @@ pub(super) fn of_node(
 ) -> Vec<Contender> {
     let Node { sample, snapshot, harm, settings, .. } = node;
     let told = sample.pods.as_ref().map(by_cgroup_uid).unwrap_or_default();
-    let resource = purpose.resource();
+    let resource = purpose.resource;
     let (by_party, order) = (harm.measured(resource), settings.ranking.order);
     let protected_pods = protected.pods();
     // With its pod, shared memory ends too.
@@ -88,7 +88,7 @@ pub(super) fn of_node(
     };
     let services = Workloads::of(&settings.workloads, snapshot);
     let services = services.each().filter_map(|(id, rule)| {
-        let outside = purpose.is_pods_limit().then_some(SparedReason::OutsideLimit);
+        let outside = purpose.is_pods_limit.then_some(SparedReason::OutsideLimit);
         let spared = protected.why_workload(id, rule).or(outside);
         let scope = snapshot.scopes.get(&id)?;
         let contender = service::contender(scope, rule, by_party, (resource, order));
@@ -118,7 +118,7 @@ pub(super) fn outsiders(
     purpose: Purpose,
     contenders: &[Contender],
 ) -> Vec<Outsider> {
-    let resource = purpose.resource();
+    let resource = purpose.resource;
     let Some(by_party) = standing.measured(resource) else { return Vec::new() };
     let ranked = contenders.iter().map(|contender| contender.uid.as_str());
     let ranked: BTreeSet<&str> = ranked.filter(|uid| uid.starts_with('/')).collect();
@@ -141,7 +141,7 @@ fn cpu_usage(now: Option<Quantity>, entry: Option<Entry>, order: Order) -> Optio
 fn on_disk(sample: &Sample, purpose: Purpose, uid: &str, pod: Option<&Pod>) -> Option<Quantity> {
     let disk = sample.pod_disks.as_ref()?.pods.get(uid)?;
     let layout = sample.node.filesystems.layout();
-    disk.counted(purpose.signal()?, layout, pod).of(purpose.resource())
+    disk.counted(purpose.signal?, layout, pod).of(purpose.resource)
 }
 
 fn request(pod: Option<&Pod>, class: QosClass, resource: Resource) -> Option<Quantity> {

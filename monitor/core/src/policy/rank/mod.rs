@@ -100,17 +100,17 @@ impl<'a> Pool<'a> {
     pub fn of_node(node: Node<'a>, purpose: Purpose, shortfall: Shortfall) -> Self {
         let Node { sample, snapshot, harm, takers, settings } = node;
         let rules = &settings.ranking;
-        let resource = purpose.resource();
+        let resource = purpose.resource;
         let counts = match resource {
             Resource::Pids => Counts::Threads,
             _ => shortfall.counts(),
         };
         let lost = match resource {
             Resource::Memory | Resource::Pids => {
-                takers.loss(purpose.scope(), counts, sample, snapshot)
+                takers.loss(purpose.scope, counts, sample, snapshot)
             }
             Resource::Storage | Resource::Inodes => {
-                purpose.signal().and_then(|signal| takers.filled(signal, snapshot))
+                purpose.signal.and_then(|signal| takers.filled(signal, snapshot))
             }
             Resource::Cpu | Resource::Io => None,
         };
@@ -150,7 +150,7 @@ impl<'a> Pool<'a> {
         let took = lost.as_ref().map(|lost| lost.took(taker_from(0, resource))).unwrap_or_default();
         let loss = lost.map(|lost| lost.told(snapshot, sample, from, is_promised, may_be_marked));
         let mut caches = BTreeMap::new();
-        if is_memory && rules.order == Order::Cause && purpose.scope() == ScopeName::System {
+        if is_memory && rules.order == Order::Cause && purpose.scope == ScopeName::System {
             caches = protected.caches(takers.parties(), sample);
             caches.retain(|id, _| !is_spared(&snapshot.scopes[id]));
         }
@@ -216,7 +216,7 @@ impl<'a> Field<'a> {
         order: Order,
         rules: &settings::Ranking,
     ) -> Self {
-        let is_told = purpose.resource() != Resource::Memory
+        let is_told = purpose.resource != Resource::Memory
             || contenders.iter().any(|contender| contender.taken.is_some());
         let order = if order == Order::Cause && !is_told { Order::Qos } else { order };
         Self::for_need(contenders, purpose, order, rules, &Need::default())
@@ -270,7 +270,7 @@ impl<'a> Field<'a> {
             Spared { name, namespace, uid: contender.uid.clone(), why }
         });
         Ranking {
-            signal: self.purpose.name().into(),
+            signal: self.purpose.name.into(),
             order: self.scale.order(),
             candidates,
             n_candidates: self.open.len() + self.groups.len(),

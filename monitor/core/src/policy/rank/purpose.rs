@@ -7,14 +7,19 @@ use crate::model::threshold::{PressureSignal, Resource, Signal};
 /// The signal that a ranking is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Purpose {
-    name: &'static str,
-    resource: Resource,
-    is_waiting: bool,
-    scope: ScopeName,
-    /// `None` for isobar's own signals.
-    signal: Option<Signal>,
-    /// What is left below the limit of all pods.
-    is_pods_limit: bool,
+    pub name: &'static str,
+    /// The resource that is short.
+    pub resource: Resource,
+    /// True for signals of waiting work, false for amounts that are used up. Only for waiting does
+    /// it not help to evict a pod that harms only itself: a pod that uses up memory, disk or pids
+    /// frees them for all.
+    pub is_about_waiting: bool,
+    /// Where it is short.
+    pub scope: ScopeName,
+    /// The kubelet's signal that says so; `None` if it is one of isobar's.
+    pub signal: Option<Signal>,
+    /// True if what is short lies below the limit of all pods: nothing outside can give it back.
+    pub is_pods_limit: bool,
 }
 
 impl Purpose {
@@ -46,15 +51,15 @@ impl Purpose {
         let is_pods_limit = signal == Signal::AllocatableMemoryAvailable;
         let scope = if is_pods_limit { ScopeName::Kubepods } else { ScopeName::System };
         let (name, resource) = (signal.name(), signal.resource());
-        Self { name, resource, is_waiting: false, scope, signal: Some(signal), is_pods_limit }
+        Self { name, resource, is_about_waiting: false, scope, signal: Some(signal), is_pods_limit }
     }
 
     fn of_pressure(scope: ScopeName, on: PressureSignal) -> Self {
         // Memory can run out although nobody waits for it yet.
-        let is_waiting = !matches!(on, PressureSignal::Exhaustion(_));
-        let is_pods_limit = !is_waiting && scope == ScopeName::Kubepods;
+        let is_about_waiting = !matches!(on, PressureSignal::Exhaustion(_));
+        let is_pods_limit = !is_about_waiting && scope == ScopeName::Kubepods;
         let (name, resource) = (on.name(scope), on.resource());
-        Self { name, resource, is_waiting, scope, signal: None, is_pods_limit }
+        Self { name, resource, is_about_waiting, scope, signal: None, is_pods_limit }
     }
 
     /// The kubelet's signals, then isobar's.
@@ -68,42 +73,5 @@ impl Purpose {
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::all().find(|purpose| purpose.name == name)
-    }
-
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        self.name
-    }
-
-    /// The resource that is short.
-    #[must_use]
-    pub fn resource(self) -> Resource {
-        self.resource
-    }
-
-    /// The kubelet's signal that says so; `None` if it is one of isobar's.
-    #[must_use]
-    pub fn signal(self) -> Option<Signal> {
-        self.signal
-    }
-
-    /// Where it is short.
-    #[must_use]
-    pub fn scope(self) -> ScopeName {
-        self.scope
-    }
-
-    /// True if what is short lies below the limit of all pods: nothing outside can give it back.
-    #[must_use]
-    pub fn is_pods_limit(self) -> bool {
-        self.is_pods_limit
-    }
-
-    /// True for signals of waiting work, false for amounts that are used up. Only for waiting does
-    /// it not help to evict a pod that harms only itself: a pod that uses up memory, disk or pids
-    /// frees them for all.
-    #[must_use]
-    pub fn is_about_waiting(self) -> bool {
-        self.is_waiting
     }
 }

@@ -55,7 +55,7 @@ impl Scale {
         purpose: Purpose,
         need: &Need,
     ) -> Self {
-        let resource = purpose.resource();
+        let resource = purpose.resource;
         let some_lack_stats = contenders.iter().any(|contender| contender.usage.is_none());
         let some_prefer = contenders.iter().any(|contender| contender.preference.is_some());
         let real_part = need.shortfall.real_part();
@@ -90,7 +90,7 @@ impl Scale {
             Some(promised) => By::Holds(promised),
             None => By::Taken(need.taker_from.unwrap_or_else(|| Need::taker_from(contenders))),
         };
-        match (self.resource, purpose.is_about_waiting()) {
+        match (self.resource, purpose.is_about_waiting) {
             (Resource::Memory, true) => by_harm.or_else(|| Some(by_taken())),
             (Resource::Memory, false) => Some(by_taken()),
             (_, true) => by_harm,

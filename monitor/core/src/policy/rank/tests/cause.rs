@@ -366,7 +366,7 @@ fn cause_of_a_full_disk_is_beyond_its_request() {
     ];
     for (signal, pods, want) in table {
         let shortfall = Shortfall { missing: 1_000, is_thrashing: false };
-        let resource = purpose(signal).resource();
+        let resource = purpose(signal).resource;
         let lost = Lost::established(pods.iter().filter_map(|one| one.taken).sum());
         let (pods, need) =
             need::causes(pods.into(), (shortfall, resource), &lost, &Snapshot::default());

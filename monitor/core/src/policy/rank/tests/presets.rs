@@ -217,7 +217,7 @@ fn purpose_names_are_unique() {
     let all: Vec<_> = Purpose::all().collect();
     assert_eq!(all.len(), 19);
     for one in all {
-        assert_eq!(Purpose::named(one.name()), Some(one));
+        assert_eq!(Purpose::named(one.name), Some(one));
     }
     assert_eq!(Purpose::named("memory"), None);
 }

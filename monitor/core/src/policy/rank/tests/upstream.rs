@@ -100,10 +100,10 @@ fn rank_kubelet_without_statistics() {
     for purpose in Purpose::all() {
         let pods = [pod("b", BestEffort, 0, "0", "-"), pod("a", Guaranteed, 0, "1Gi", "-")];
         let got = rank(&pods, purpose, Order::Kubelet, &settings::Ranking::default());
-        assert_eq!(names(&got), ["a", "b"], "{}", purpose.name());
+        assert_eq!(names(&got), ["a", "b"], "{}", purpose.name);
         let [first, second] = &got.candidates[..] else { panic!("two pods") };
         let decided = why_before(first, second).map(|(a, _)| a.key);
-        assert_eq!(decided, Some(Key::Uid), "{}", purpose.name());
+        assert_eq!(decided, Some(Key::Uid), "{}", purpose.name);
     }
 }
 
