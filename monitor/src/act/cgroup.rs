@@ -180,10 +180,7 @@ impl CgroupDir {
 
     /// The bytes that a file counts; `None` if it cannot be read: the controller is off, as a rule.
     pub(super) fn bytes(&self, file: &'static str) -> Option<u64> {
-        match self.limit(file) {
-            Ok(Limit::At(n)) => Some(n),
-            Ok(Limit::Max) | Err(_) => None,
-        }
+        self.limit(file).ok()?.at()
     }
 
     /// Writes to a file.

@@ -141,12 +141,9 @@ fn less_memory(group: &CgroupDir, want: Option<Bytes>) -> Result<String, ActErro
     };
     let least = current - current / TAKEN;
     let asked = want.map_or(least, |want| current.saturating_sub(want.0));
-    let promised = ["memory.low", "memory.min"].map(|file| match group.limit(file) {
-        Ok(Limit::At(n)) => n,
-        Ok(Limit::Max) => u64::MAX,
-        // A file that is not there promises nothing.
-        Err(_) => 0,
-    });
+    // A file that is not there promises nothing.
+    let promised = ["memory.low", "memory.min"]
+        .map(|file| group.limit(file).map_or(0, |limit| limit.at().unwrap_or(u64::MAX)));
     let floor = promised.into_iter().max().unwrap_or(0);
     // The kernel cuts a limit to whole pages.
     let page = procfs::page_size();

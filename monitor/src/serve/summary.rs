@@ -10,7 +10,6 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use isobar_core::model::cgroup::Limit;
 use isobar_core::model::disk::DiskReading;
 use isobar_core::model::node::{Filesystem, NodeReading};
 use isobar_core::model::pod::Place;
@@ -315,10 +314,7 @@ fn stats(scope: &Scope, at: &str) -> Stats {
     let files = scope.files.as_deref();
     let memory = files.map(|files| files.memory);
     let working_set = files.and_then(working_set);
-    let limit = memory.and_then(|memory| match memory.max? {
-        Limit::At(limit) => Some(limit),
-        Limit::Max => None,
-    });
+    let limit = memory.and_then(|memory| memory.max?.at());
     let left = limit.zip(working_set).map(|(limit, Bytes(used))| limit.saturating_sub(used));
     let stat = memory.and_then(|memory| memory.stat);
     Stats {

@@ -95,6 +95,17 @@ pub enum Limit {
     At(u64),
 }
 
+impl Limit {
+    /// The number; `None` where the file says `max`.
+    #[must_use]
+    pub fn at(self) -> Option<u64> {
+        match self {
+            Self::Max => None,
+            Self::At(n) => Some(n),
+        }
+    }
+}
+
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

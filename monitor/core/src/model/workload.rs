@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::decision::full_name;
 use super::pod::{Place, QosClass};
 use super::quantity::{Quantity, ResourceList};
 use super::threshold::Resource;
@@ -127,10 +128,7 @@ impl Pod {
     /// `namespace/name`.
     #[must_use]
     pub fn full_name(&self) -> String {
-        match self.namespace.as_str() {
-            "" => self.name.clone(),
-            namespace => format!("{namespace}/{}", self.name),
-        }
+        full_name(&self.namespace, &self.name, 0)
     }
 
     /// The uid of the static pod that this one mirrors. An ordinary pod has no mirror, so another uid

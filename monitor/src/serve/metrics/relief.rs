@@ -110,14 +110,10 @@ fn limits_of_pods(view: &View) -> impl Iterator<Item = ([&str; 2], u64)> {
     let pods =
         kubepods(&view.snapshot).and_then(|(_, pods)| Some((&pods.path, pods.files.as_ref()?)));
     let found = pods.into_iter().flat_map(|(path, files)| {
-        let number = |limit: Option<Limit>| match limit {
-            Some(Limit::At(n)) => Some(n),
-            Some(Limit::Max) | None => None,
-        };
         let files = [
-            ("memory.max", number(files.memory.max)),
+            ("memory.max", files.memory.max.and_then(Limit::at)),
             ("cpu.weight", files.cpu.weight),
-            ("pids.max", number(files.pids_max)),
+            ("pids.max", files.pids_max.and_then(Limit::at)),
         ];
         files.into_iter().filter_map(|(file, n)| Some(([&*path.0, file], n?)))
     });

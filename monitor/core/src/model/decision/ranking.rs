@@ -97,10 +97,9 @@ impl Taker {
     /// How people call it.
     #[must_use]
     pub fn full_name(&self) -> String {
-        match (self.namespace.as_str(), self.uid.starts_with('/')) {
-            (_, true) => self.path.0.to_string(),
-            ("", _) => self.name.clone(),
-            (namespace, _) => format!("{namespace}/{}", self.name),
+        match self.uid.starts_with('/') {
+            true => self.path.to_string(),
+            false => full_name(&self.namespace, &self.name, 0),
         }
     }
 }

@@ -112,10 +112,7 @@ pub fn low(
 ) -> Vec<ScopeName> {
     let all = |scope| match scope {
         ScopeName::System => sample.node.memory.map(|memory| memory.usual().0),
-        ScopeName::Kubepods => match kubepods?.1.files.as_ref()?.memory.max? {
-            Limit::At(max) => Some(max),
-            Limit::Max => None,
-        },
+        ScopeName::Kubepods => kubepods?.1.files.as_ref()?.memory.max?.at(),
     };
     let is_low = |outlook: &&Outlook| {
         outlook.left.zip(all(outlook.scope)).is_some_and(|(left, all)| left.0 <= all / LOW)
@@ -153,14 +150,11 @@ fn read_pods(kubepods: &Scope, at: Nanos) -> Option<(Reading, Option<Room>)> {
     let files = kubepods.files.as_ref()?;
     let memory = files.memory;
     let (current, working_set) = (memory.current?, working_set(files)?);
-    let room = match memory.max {
-        Some(Limit::At(max)) => Some(Room {
-            free: Bytes(max.saturating_sub(current.0)),
-            cache: Bytes(current.0.saturating_sub(working_set.0)),
-            in_vain_counts: kubepods.shortage.is_some_and(|union| union.avg10 > Percent(0)),
-        }),
-        _ => None,
-    };
+    let room = memory.max.and_then(Limit::at).map(|max| Room {
+        free: Bytes(max.saturating_sub(current.0)),
+        cache: Bytes(current.0.saturating_sub(working_set.0)),
+        in_vain_counts: kubepods.shortage.is_some_and(|union| union.avg10 > Percent(0)),
+    });
     let demand = Bytes(working_set.0.saturating_add(takers::swapped(files).0));
     let reclaim = memory.stat.map(|stat| Reclaim {
         scanned: stat.pgscan,

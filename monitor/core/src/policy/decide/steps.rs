@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Question;
 use super::pending::{is_empty, sum};
-use crate::model::cgroup::{Cgroup, Limit};
+use crate::model::cgroup::Cgroup;
 use crate::model::decision::StepKind::{
     self, Evict, KillContainers, Mark, Reclaim, ReleaseMemory, Squeeze, StopContainers,
 };
@@ -261,11 +261,7 @@ fn reclaimable(group: &Cgroup, against: &Trigger) -> Bytes {
     let stat = group.memory.stat.unwrap_or_default();
     let counts_slab = Purpose::of(against).is_pods_limit;
     let slab = if counts_slab { stat.slab_reclaimable.0 } else { 0 };
-    let protected = match group.memory.min {
-        Some(Limit::At(n)) => n,
-        Some(Limit::Max) => u64::MAX,
-        None => 0,
-    };
+    let protected = group.memory.min.map_or(0, |min| min.at().unwrap_or(u64::MAX));
     let bare = group.memory.current.map_or(u64::MAX, |held| held.0.saturating_sub(protected));
     let bare = bare.saturating_sub(stat.inactive_file.0);
     Bytes(stat.active_file.0.saturating_add(slab).min(bare))

@@ -33,7 +33,7 @@ fn whole(action: &Action, now: Nanos) -> Vec<String> {
     let mut all = vec![self::action(action, now), choice(action)];
     let left = time(action.deadline.since(now));
     all.push(match action.escalates_to {
-        Some(next) => format!("if it has not helped within {left}: {} it", step(next)),
+        Some(next) => format!("if it has not helped within {left}: {} it", verbs(next).0),
         None => format!("if it has not helped within {left}: no further step for this candidate"),
     });
     all.extend(deletion(action));
@@ -134,10 +134,9 @@ fn with_times(next: String, n_since: u32) -> Vec<String> {
 /// A step, its target and its reason.
 #[must_use]
 pub fn action(action: &Action, now: Nanos) -> String {
-    let step = if action.is_enforced {
-        taking(action.step).to_owned()
-    } else {
-        format!("would {}", step(action.step))
+    let step = match (action.is_enforced, verbs(action.step)) {
+        (true, (_, doing)) => doing.to_owned(),
+        (false, (done, _)) => format!("would {done}"),
     };
     format!("{step} {} because {}", action.target.full_name(), met_sentence(&action.reason, now))
 }
@@ -293,27 +292,19 @@ pub fn held(hold: &Hold, now: Nanos) -> String {
     }
 }
 
-fn step(step: StepKind) -> &'static str {
+/// What is done to a target, and the doing of it: `evict`, `evicting`.
+fn verbs(step: StepKind) -> (&'static str, &'static str) {
     match step {
-        StepKind::Mark => "raise the OOM score of",
-        StepKind::Reclaim => "reclaim memory of",
-        StepKind::Squeeze => "squeeze",
-        StepKind::Evict => "evict",
-        StepKind::StopContainers => "stop the containers of",
-        StepKind::KillContainers => "kill the containers of",
-        StepKind::ReleaseMemory => "release the memory of killed processes of",
-    }
-}
-
-fn taking(step: StepKind) -> &'static str {
-    match step {
-        StepKind::Mark => "raising the OOM score of",
-        StepKind::Reclaim => "reclaiming memory of",
-        StepKind::Squeeze => "squeezing",
-        StepKind::Evict => "evicting",
-        StepKind::StopContainers => "stopping the containers of",
-        StepKind::KillContainers => "killing the containers of",
-        StepKind::ReleaseMemory => "releasing the memory of killed processes of",
+        StepKind::Mark => ("raise the OOM score of", "raising the OOM score of"),
+        StepKind::Reclaim => ("reclaim memory of", "reclaiming memory of"),
+        StepKind::Squeeze => ("squeeze", "squeezing"),
+        StepKind::Evict => ("evict", "evicting"),
+        StepKind::StopContainers => ("stop the containers of", "stopping the containers of"),
+        StepKind::KillContainers => ("kill the containers of", "killing the containers of"),
+        StepKind::ReleaseMemory => (
+            "release the memory of killed processes of",
+            "releasing the memory of killed processes of",
+        ),
     }
 }
 

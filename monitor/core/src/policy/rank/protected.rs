@@ -108,11 +108,8 @@ impl<'a> Protected<'a> {
                 && (is_swap_full || memory.swap_max == Some(Limit::At(0)))
                 && !self.reserved.iter().any(|reserved| scope.path.is_within(reserved))
                 && self.may_be_marked(id, scope);
-            let kept = |limit| match limit {
-                Limit::At(bytes) => bytes,
-                Limit::Max => u64::MAX,
-            };
-            let kept = [memory.low, memory.min].into_iter().flatten().map(kept).max();
+            let kept = [memory.low, memory.min].into_iter().flatten();
+            let kept = kept.map(|limit| limit.at().unwrap_or(u64::MAX)).max();
             let spare = memory.current?.0.saturating_sub(kept.unwrap_or_default());
             is_open.then_some((id, Bytes(memory.stat?.active_file.0.min(spare))))
         };
