@@ -84,10 +84,16 @@ pub struct Node<'a> {
 #[derive(Debug)]
 pub struct Pool<'a> {
     contenders: Vec<Contender>,
-    outsiders: Vec<Outsider>,
     purpose: Purpose,
     rules: &'a settings::Ranking,
     need: Need,
+    known: Known,
+}
+
+/// What is known of the node beside its contenders.
+#[derive(Debug, Default)]
+struct Known {
+    outsiders: Vec<Outsider>,
     loss: Option<Loss>,
     is_not_yet_known: bool,
     caches: BTreeMap<CgroupId, Bytes>,
@@ -155,28 +161,15 @@ impl<'a> Pool<'a> {
             caches.retain(|id, _| !is_spared(&snapshot.scopes[id]));
         }
         let stalls = is_memory.then(|| Stalls::of_node(node)).flatten();
-        Self {
-            contenders,
-            outsiders,
-            purpose,
-            rules,
-            need,
-            loss,
-            is_not_yet_known,
-            caches,
-            stalls,
-            took,
-        }
+        let known = Known { outsiders, loss, is_not_yet_known, caches, stalls, took };
+        Self { contenders, purpose, rules, need, known }
     }
 
     #[must_use]
     pub fn field(&self) -> Field<'_> {
         let (purpose, rules) = (self.purpose, self.rules);
         let field = Field::for_need(&self.contenders, purpose, rules.order, rules, &self.need);
-        let (loss, is_not_yet_known) = (self.loss.as_ref(), self.is_not_yet_known);
-        let (outsiders, caches) = (&self.outsiders[..], Some(&self.caches));
-        let (stalls, took) = (self.stalls.as_ref(), Some(&self.took));
-        Field { outsiders, loss, is_not_yet_known, caches, stalls, took, ..field }
+        Field { known: Some(&self.known), ..field }
     }
 }
 
@@ -193,12 +186,8 @@ fn uid_of(scope: &Scope) -> &str {
 pub struct Field<'a> {
     purpose: Purpose,
     scale: Scale,
-    outsiders: &'a [Outsider],
-    loss: Option<&'a Loss>,
-    is_not_yet_known: bool,
-    caches: Option<&'a BTreeMap<CgroupId, Bytes>>,
-    stalls: Option<&'a Stalls>,
-    took: Option<&'a BTreeSet<CgroupId>>,
+    /// `None` where contenders are compared by their own figures alone.
+    known: Option<&'a Known>,
     lasting_outside: u64,
     /// On their own.
     open: Vec<&'a Contender>,
@@ -239,23 +228,16 @@ impl<'a> Field<'a> {
         }
         let groups = group::take_out(&mut open, scale, rules.group_below);
         let scale = scale.among(open.iter().copied().chain(groups.iter().map(|group| &group.sum)));
-        let (outsiders, caches, stalls, took) = (&[][..], None, None, None);
-        let (loss, is_not_yet_known) = (None, false);
         let lasting_outside = need.lasting_outside;
-        Self {
-            purpose,
-            scale,
-            outsiders,
-            loss,
-            is_not_yet_known,
-            caches,
-            stalls,
-            took,
-            lasting_outside,
-            open,
-            groups,
-            spared,
-        }
+        Self { purpose, scale, known: None, lasting_outside, open, groups, spared }
+    }
+
+    fn loss(&self) -> Option<&'a Loss> {
+        self.known?.loss.as_ref()
+    }
+
+    fn outsiders(&self) -> &'a [Outsider] {
+        self.known.map_or(&[], |known| &known.outsiders)
     }
 
     /// The first `head` of each list, and how many there are.
@@ -276,8 +258,8 @@ impl<'a> Field<'a> {
             n_candidates: self.open.len() + self.groups.len(),
             spared: named.collect(),
             n_spared: self.spared.len(),
-            outsiders: self.outsiders.to_vec(),
-            loss: self.loss.filter(|_| self.scale.resource == Resource::Memory).cloned(),
+            outsiders: self.outsiders().to_vec(),
+            loss: self.loss().filter(|_| self.scale.resource == Resource::Memory).cloned(),
         }
     }
 
@@ -290,7 +272,7 @@ impl<'a> Field<'a> {
     /// Whether this party took of what was lost, be it too little to be named.
     #[must_use]
     pub fn took(&self, id: CgroupId) -> bool {
-        self.took.is_some_and(|took| took.contains(&id))
+        self.known.is_some_and(|known| known.took.contains(&id))
     }
 
     /// Whether those alone may be chosen that are a cause, of a CPU, a disk or pids: it is known what
@@ -303,7 +285,7 @@ impl<'a> Field<'a> {
     /// In the order `cause`: parties have not been watched for long enough to tell who took it.
     #[must_use]
     pub fn is_not_yet_known(&self) -> bool {
-        self.is_not_yet_known
+        self.known.is_some_and(|known| known.is_not_yet_known)
     }
 
     /// In the order `cause`, of no candidate it is known how much it has of the disk or the pids.
@@ -326,13 +308,13 @@ impl<'a> Field<'a> {
     /// Page cache in use of this party outside pods that may be taken back.
     #[must_use]
     pub fn cache_outside(&self, id: CgroupId) -> Option<Bytes> {
-        self.caches?.get(&id).copied()
+        self.known?.caches.get(&id).copied()
     }
 
     /// Stalls for want of memory; `None` where they are not known.
     #[must_use]
     pub fn stalls(&self) -> Option<&'a Stalls> {
-        self.stalls
+        self.known?.stalls.as_ref()
     }
 
     /// Whether candidates are compared by what they took of memory.
@@ -360,7 +342,7 @@ impl<'a> Field<'a> {
     /// more of that, and uses more than it requests.
     #[must_use]
     pub fn took_most(&self, contender: &Contender, least: u64) -> bool {
-        let loss = self.loss.filter(|loss| loss.takers.is_empty());
+        let loss = self.loss().filter(|loss| loss.takers.is_empty());
         let most = loss.map_or(u64::MAX, |loss| loss.lost.0 / 2);
         contender.taken.is_some_and(|taken| taken >= least && taken > most)
             && contender.holds_more()

@@ -9,7 +9,7 @@ impl<'a> Field<'a> {
     /// The party that took most.
     #[must_use]
     pub fn largest_taker(&self) -> Option<&'a Taker> {
-        self.loss?.takers.first()
+        self.loss()?.takers.first()
     }
 
     /// The contender that makes others wait most of those that may not be chosen, and for how long.
@@ -28,7 +28,7 @@ impl<'a> Field<'a> {
         let Some(By::Harm { .. }) = self.scale.cause else { return None };
         let harm = |one: &Contender| Some(one.harm?.others);
         let candidates = self.open.iter().copied().chain(self.groups.iter().map(|one| &one.sum));
-        let outside = self.outsiders.first().map(|outsider| outsider.harm);
+        let outside = self.outsiders().first().map(|outsider| outsider.harm);
         let outside = self.spared.iter().filter_map(|(one, _)| harm(one)).max().max(outside);
         Some(outside > candidates.filter_map(harm).max())
     }

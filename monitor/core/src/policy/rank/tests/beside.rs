@@ -28,7 +28,8 @@ fn harm_of_an_outsider_is_compared_with_that_of_candidates() {
             .map(|ms| Outsider { path: CgroupPath("/a".into()), harm: Nanos(ms * 1_000_000) })
             .into_iter()
             .collect();
-        let field = Field { outsiders: &outsiders, ..field };
+        let known = Known { outsiders, ..Known::default() };
+        let field = Field { known: Some(&known), ..field };
         assert_eq!(field.is_harm_of_outsider(), want, "{signal} {own} {other:?}");
     }
 }
