@@ -46,7 +46,7 @@ pub enum LockError {
 }
 
 /// What may be done, and what it takes: an actuator, and no other agent that enforces.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Authority {
     mode: Mode,
     /// Why no step can be taken on this node, if none can.
@@ -65,16 +65,7 @@ pub(super) struct Authority {
 impl Authority {
     /// Nothing is made or read yet.
     pub(super) fn new(mode: Mode, state_dir: &Path) -> Self {
-        let (unable, lock, trouble, words) = Default::default();
-        Self {
-            mode,
-            unable,
-            state_dir: state_dir.into(),
-            lock,
-            trouble,
-            writes_limits: false,
-            words,
-        }
+        Self { mode, state_dir: state_dir.into(), ..Self::default() }
     }
 
     /// Makes the settings say what will be enforced. If something is, this agent is the only one

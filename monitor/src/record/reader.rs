@@ -81,6 +81,7 @@ pub struct Recorded {
 }
 
 /// A recording, from its first readable entry.
+#[derive(Default)]
 pub struct Recording {
     path: PathBuf,
     segments: VecDeque<PathBuf>,
@@ -134,20 +135,7 @@ impl Recording {
     }
 
     fn unread(path: &Path, segments: VecDeque<PathBuf>) -> Self {
-        Self {
-            path: told(path.into()),
-            segments,
-            lines: None,
-            state: None,
-            last: None,
-            n_skipped: 0,
-            has_begun: false,
-            is_fresh: true,
-            has_told_version: false,
-            waiting: VecDeque::new(),
-            bound: None,
-            is_over: false,
-        }
+        Self { path: told(path.into()), segments, is_fresh: true, ..Self::default() }
     }
 
     /// Reads on to the first header, and keeps what is to be told of the way there.

@@ -15,10 +15,11 @@ use isobar_core::view::waiting::{Level, name, waiting_most, worst_share};
 use super::figures::{amount, cores, or_dash, percent, some, throttled, time, union};
 use super::trail::shares;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Column {
     Name,
     /// What the headline ranks by.
+    #[default]
     Lead,
     Wait,
     Cpus,
@@ -161,7 +162,7 @@ fn held(scope: &Scope) -> Option<Bytes> {
 }
 
 /// How the operator wants the list.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct List {
     pub(super) sort: Column,
     pub(super) is_reversed: bool,
@@ -172,20 +173,6 @@ pub(super) struct List {
     /// Branches of the tree of which only the root is shown.
     pub(super) folded: BTreeSet<CgroupId>,
     pub(super) most: Option<usize>,
-}
-
-impl Default for List {
-    fn default() -> Self {
-        Self {
-            sort: Column::Lead,
-            is_reversed: false,
-            is_tree: false,
-            shows_all: false,
-            filter: String::new(),
-            folded: BTreeSet::new(),
-            most: None,
-        }
-    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -24,7 +24,7 @@ use isobar_core::model::units::Nanos;
 use isobar_core::view::Document;
 
 /// What is served of which time.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(in crate::serve) struct Recording {
@@ -103,28 +103,25 @@ impl Film {
 impl Recording {
     /// Of an agent that cannot show the past.
     fn nothing(why: &FilmError) -> Self {
-        Self {
-            is_served: false,
-            is_live: true,
-            begin: None,
-            end: None,
-            at: None,
-            ticks: 0,
-            is_whole: true,
-            left_out: LeftOut::default(),
-            problem: Some(why.to_string()),
-            spans: Vec::new(),
-            events: Vec::new(),
-            known_since: None,
-        }
+        let problem = Some(why.to_string());
+        Self { is_live: true, is_whole: true, problem, ..Self::default() }
     }
 
     /// Of an agent and what it has recorded so far; what held and happened is from its history.
     fn going_on(begin: Moment, newest: &Published) -> Self {
         let (spans, events, known_since) = newest.history.told();
         let (begin, end) = (Some(begin), Some(newest.at));
-        let nothing = Self::nothing(&FilmError::Empty);
-        Self { is_served: true, begin, end, problem: None, spans, events, known_since, ..nothing }
+        Self {
+            is_served: true,
+            is_live: true,
+            is_whole: true,
+            begin,
+            end,
+            spans,
+            events,
+            known_since,
+            ..Self::default()
+        }
     }
 }
 
