@@ -219,7 +219,8 @@ async fn from_shelf<T: Send + 'static>(
     client: &Client,
     read: impl FnOnce(Option<&Shelf>) -> Result<T, ShelfError> + Send + 'static,
 ) -> Result<T, Response> {
-    let shelf = shared.latest.borrow().as_ref().map(|published| published.incidents.clone());
+    let shelf =
+        shared.latest.borrow().as_ref().map(|published| published.lasting.incidents.clone());
     let Some(shelf) = shelf else {
         return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, NO_SAMPLE_YET));
     };

@@ -54,22 +54,29 @@ pub struct Published {
     /// When the sample was taken.
     pub at: Moment,
     pub view: LazyLock<View, Box<dyn FnOnce() -> View + Send>>,
+    pub(super) history: History,
+    /// As it was at this tick.
+    pub(super) lasting: Lasting,
+    brief: OnceLock<Body>,
+    briefest: OnceLock<Body>,
+}
+
+/// What outlives one tick and is published with each.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Lasting {
+    started: Moment,
     /// Since the agent started.
     pub(super) totals: Totals,
-    pub(super) history: History,
     /// `None` if nothing is recorded.
     pub(super) incidents: Option<Arc<Shelf>>,
     /// `None` if nothing is recorded.
     pub(super) recording: Option<Ring>,
-    /// In force at this tick; `None` if not known.
+    /// In force; `None` if not known.
     pub(super) settings: Option<Arc<Settings>>,
     disks: Option<PodDisks>,
-    started: Moment,
     /// By part, packed by gzip or not.
     documents: Documents<(Part, bool)>,
     metrics: Documents<Format>,
-    brief: OnceLock<Body>,
-    briefest: OnceLock<Body>,
 }
 
 impl fmt::Debug for Published {
@@ -81,9 +88,9 @@ impl fmt::Debug for Published {
 impl Published {
     /// A document of the view, packed by gzip or not.
     pub(super) fn document(&self, part: Part, is_packed: bool) -> Arc<Body> {
-        let (tick, of) = (self.tick, &self.documents);
-        let (settings, disks) = (self.settings.as_deref(), self.disks.as_deref());
-        let beside = Beside { settings, disks, cpus: self.totals.cpus.as_ref() };
+        let Lasting { documents: of, settings, disks, totals, .. } = &self.lasting;
+        let (tick, cpus) = (self.tick, totals.cpus.as_ref());
+        let beside = Beside { settings: settings.as_deref(), disks: disks.as_deref(), cpus };
         let plain = || of.of(tick, (part, false), || part.render(&self.view, beside));
         match is_packed {
             true => of.of(tick, (part, true), || gzip(&plain()).into()),
@@ -112,7 +119,7 @@ impl Published {
 
     /// Changes with each tick, and with each agent.
     pub(super) fn tag(&self) -> HeaderValue {
-        let tag = format!("W/\"{:x}-{}\"", self.started.wall.0, self.tick);
+        let tag = format!("W/\"{:x}-{}\"", self.lasting.started.wall.0, self.tick);
         HeaderValue::try_from(tag).expect("digits, letters and quotes")
     }
 
@@ -125,7 +132,7 @@ impl Published {
 
     /// See [`metrics::render`].
     pub(super) fn metrics(self: &Arc<Self>, format: Format) -> Arc<Body> {
-        self.metrics.of(self.tick, format, || metrics::render(self, format))
+        self.lasting.metrics.of(self.tick, format, || metrics::render(self, format))
     }
 }
 
@@ -133,19 +140,11 @@ impl Published {
 #[derive(Debug)]
 pub struct Publisher {
     facts: Arc<NodeFacts>,
-    started: Moment,
     kills: VecDeque<OomRecord>,
     limits: Vec<LimitState>,
     resources: Option<Arc<NodeResources>>,
-    totals: Totals,
-    documents: Documents<(Part, bool)>,
-    metrics: Documents<Format>,
+    lasting: Lasting,
     recorder: Recorder,
-    incidents: Option<Arc<Shelf>>,
-    recording: Option<Ring>,
-    /// In force.
-    settings: Option<Arc<Settings>>,
-    disks: Option<PodDisks>,
     /// Of earlier actions, since the last tick.
     outcomes: Vec<Outcome>,
     to: Sender,
@@ -166,40 +165,24 @@ impl Publisher {
 
     pub(super) fn with_room(facts: NodeFacts, started: Moment, to: Sender, room: Room) -> Self {
         let kills = VecDeque::with_capacity(OOM_KILLS_KEPT);
-        let (limits, totals, documents, metrics) = Default::default();
         let (facts, recorder) = (Arc::new(facts), Recorder::new(room));
-        let (settings, disks, outcomes, incidents, recording, resources) = Default::default();
-        Self {
-            facts,
-            started,
-            kills,
-            limits,
-            resources,
-            totals,
-            documents,
-            metrics,
-            recorder,
-            incidents,
-            recording,
-            settings,
-            disks,
-            outcomes,
-            to,
-        }
+        let lasting = Lasting { started, ..Lasting::default() };
+        let (limits, resources, outcomes) = Default::default();
+        Self { facts, kills, limits, resources, lasting, recorder, outcomes, to }
     }
 
     /// Sets the limits that the following views show.
     pub fn note_limits(&mut self, limits: &[LimitState]) {
         if self.limits != limits {
-            self.totals.limits(limits);
+            self.lasting.totals.limits(limits);
             self.limits = limits.to_vec();
         }
     }
 
     /// Sets what the CPU manager leaves to whom, for the metrics, and what the node has for pods.
     pub fn note_node(&mut self, (pool, resources): (Option<&Pool>, Option<&NodeResources>)) {
-        if self.totals.cpus.as_ref() != pool {
-            self.totals.cpus = pool.cloned();
+        if self.lasting.totals.cpus.as_ref() != pool {
+            self.lasting.totals.cpus = pool.cloned();
         }
         if self.resources.as_deref() != resources {
             self.resources = resources.cloned().map(Arc::new);
@@ -215,26 +198,26 @@ impl Publisher {
     /// Begins to give the history what a recording, which goes on since now, has of this boot.
     pub fn refill(&self, recording: PathBuf) {
         let facts = NodeFacts::clone(&self.facts);
-        refill::begin(&self.recorder.history(), facts, self.started, recording);
+        refill::begin(&self.recorder.history(), facts, self.lasting.started, recording);
     }
 
     /// Readers may see these incidents from now on.
     pub fn show_incidents(&mut self, shelf: &Arc<Shelf>) {
-        self.incidents = Some(Arc::clone(shelf));
+        self.lasting.incidents = Some(Arc::clone(shelf));
     }
 
     /// Readers may go back in this recording from now on; how much there is of it, if anything.
     pub fn show_recording(&mut self, ring: Option<&Ring>, counts: Option<&Counts>) {
-        self.recording = ring.cloned();
-        if self.totals.recorded.as_ref() != counts {
-            self.totals.recorded = counts.cloned();
+        self.lasting.recording = ring.cloned();
+        if self.lasting.totals.recorded.as_ref() != counts {
+            self.lasting.totals.recorded = counts.cloned();
         }
     }
 
     /// Takes note of what a tick has seen and done, for readers who look less often than once a
     /// tick.
     pub fn note(&mut self, sample: &Sample, settings: &Settings, step: &Step) {
-        self.totals.tick(sample, settings, step);
+        self.lasting.totals.tick(sample, settings, step);
         self.outcomes.extend_from_slice(&sample.outcomes);
         self.set_disks(sample);
         self.set_settings(settings);
@@ -242,21 +225,21 @@ impl Publisher {
 
     /// What pods have on disks by the sample of a tick.
     pub(super) fn set_disks(&mut self, sample: &Sample) {
-        self.disks.clone_from(&sample.pod_disks);
+        self.lasting.disks.clone_from(&sample.pod_disks);
     }
 
     /// What was configured when the next tick was judged.
     pub fn set_settings(&mut self, settings: &Settings) {
-        if self.settings.as_deref() != Some(settings) {
-            self.settings = Some(settings.clone().into());
+        if self.lasting.settings.as_deref() != Some(settings) {
+            self.lasting.settings = Some(settings.clone().into());
         }
     }
 
     /// Publishes one tick. Never blocks.
     pub fn publish(&mut self, mut step: Step, capabilities: Vec<Capability>, cost: Cost) {
-        self.totals.took(&cost);
+        self.lasting.totals.took(&cost);
         self.record(&mut step, Some(&cost));
-        self.totals.waits(&step.snapshot);
+        self.lasting.totals.waits(&step.snapshot);
         let history = self.recorder.history();
         let published = self.published(step, capabilities, cost, history);
         // `send` would fail without a receiver; the next client must find this view all the same.
@@ -277,15 +260,8 @@ impl Publisher {
             tick,
             at,
             view,
-            totals: self.totals.clone(),
             history,
-            incidents: self.incidents.clone(),
-            recording: self.recording.clone(),
-            settings: self.settings.clone(),
-            disks: self.disks.clone(),
-            started: self.started,
-            documents: self.documents.clone(),
-            metrics: self.metrics.clone(),
+            lasting: self.lasting.clone(),
             brief: OnceLock::new(),
             briefest: OnceLock::new(),
         })
@@ -299,10 +275,11 @@ impl Publisher {
         cost: Cost,
     ) -> impl FnOnce() -> View + Send + use<> {
         self.remember(&snapshot);
-        let (facts, started) = (Arc::clone(&self.facts), self.started);
+        let (facts, started) = (Arc::clone(&self.facts), self.lasting.started);
         let (mut kills, limits) = (self.kills.clone(), self.limits.clone());
-        let (resources, settings) = (self.resources.clone(), self.settings.clone());
-        let foresight = (!self.totals.ticks.is_empty()).then(|| self.totals.foresight.tally());
+        let (resources, settings) = (self.resources.clone(), self.lasting.settings.clone());
+        let foresight =
+            (!self.lasting.totals.ticks.is_empty()).then(|| self.lasting.totals.foresight.tally());
         move || {
             name_scopes(&mut snapshot);
             name_spared(&mut decision, &snapshot);
@@ -355,7 +332,7 @@ impl Publisher {
         weigh(&mut step.snapshot);
         let kills = self.named_kills(&step.snapshot);
         let outcomes = std::mem::take(&mut self.outcomes);
-        let settings = self.settings.as_ref();
+        let settings = self.lasting.settings.as_ref();
         let thresholds = settings.map_or(&[][..], |settings| &settings.eviction.thresholds);
         let beside = history::Beside { cost, kills: &kills, outcomes: &outcomes, thresholds };
         self.recorder.record(step, beside);
@@ -377,7 +354,7 @@ impl Publisher {
     }
 
     pub(super) fn set_started(&mut self, started: Moment) {
-        self.started = started;
+        self.lasting.started = started;
     }
 
     /// The kills before the next tick, newest first.

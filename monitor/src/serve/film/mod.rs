@@ -218,10 +218,10 @@ impl Film {
             Source::Agent(latest) => latest.borrow().clone(),
         };
         let Some(newest) = latest else { return Err(FilmError::Empty) };
-        let Some(ring) = newest.recording.clone() else {
+        let Some(ring) = newest.lasting.recording.clone() else {
             return Err(FilmError::NotRecorded);
         };
-        let incidents = newest.incidents.clone();
+        let incidents = newest.lasting.incidents.clone();
         Ok(Footage { ring, incidents, around: Around::Agent(newest) })
     }
 

@@ -114,7 +114,7 @@ pub(in crate::serve) async fn settings(
     if let Some(refused) = no_moment(&query) {
         return refused;
     }
-    let content = Told { settings: published.settings.as_deref() };
+    let content = Told { settings: published.lasting.settings.as_deref() };
     made(&headers, OfTick::json("Settings", published.tick, published.at, content))
 }
 

@@ -82,7 +82,7 @@ struct Metrics {
 
 impl Collector for Metrics {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let (view, totals): (&View, &Totals) = (&self.of.view, &self.of.totals);
+        let (view, totals): (&View, &Totals) = (&self.of.view, &self.of.lasting.totals);
         let families = &mut Families(encoder);
         pressure::write(families, view, totals)?;
         headline::write(families, &view.headline_figures)?;
