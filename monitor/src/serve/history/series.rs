@@ -112,26 +112,15 @@ fn measured() -> impl Iterator<Item = Figure> {
 
 impl Series {
     fn of(source: Source) -> Self {
-        let (unit, keeps) = match source {
-            Source::Scope(_, figure) | Source::Cgroup(figure) => match figure {
-                Figure::Some(_) | Figure::Full(_) | Figure::Contention | Figure::Shortage => {
-                    (Unit::Percent, Keeps::MeanAndPeak)
-                }
-                Figure::Stall(_) => (Unit::Percent, Keeps::Mean),
-                Figure::Wait(_) | Figure::Throttled => (Unit::Nanoseconds, Keeps::Max),
-                Figure::Used => (Unit::MilliCpu, Keeps::Mean),
-                Figure::Charged | Figure::WorkingSet => (Unit::Bytes, Keeps::Max),
-                Figure::Read | Figure::Written => (Unit::Bytes, Keeps::MeanAndPeak),
-                Figure::Available => (Unit::Bytes, Keeps::Min),
-                Figure::Threshold => (Unit::Bytes, Keeps::Max),
-                Figure::Lasts => (Unit::Nanoseconds, Keeps::Min),
-            },
-            Source::MemAvailable => (Unit::Bytes, Keeps::Min),
-            Source::AgentCpu => (Unit::MilliCpu, Keeps::Mean),
-            Source::AgentResident => (Unit::Bytes, Keeps::Max),
-            Source::AgentTick => (Unit::Nanoseconds, Keeps::Max),
+        let (name, unit, keeps) = match source {
+            Source::Scope(scope, figure) => figure.told(scope.name()),
+            Source::Cgroup(figure) => figure.told("cgroup"),
+            Source::MemAvailable => ("system.memory.memAvailable".into(), Unit::Bytes, Keeps::Min),
+            Source::AgentCpu => ("agent.cpu".into(), Unit::MilliCpu, Keeps::Mean),
+            Source::AgentResident => ("agent.resident".into(), Unit::Bytes, Keeps::Max),
+            Source::AgentTick => ("agent.tick".into(), Unit::Nanoseconds, Keeps::Max),
         };
-        Self { name: name(source), unit, keeps, source }
+        Self { name, unit, keeps, source }
     }
 
     /// A kept value in the series' unit.
@@ -154,31 +143,30 @@ impl Series {
     }
 }
 
-fn name(source: Source) -> String {
-    let (scope, figure) = match source {
-        Source::Scope(scope, figure) => (scope.name(), figure),
-        Source::Cgroup(figure) => ("cgroup", figure),
-        Source::MemAvailable => return "system.memory.memAvailable".into(),
-        Source::AgentCpu => return "agent.cpu".into(),
-        Source::AgentResident => return "agent.resident".into(),
-        Source::AgentTick => return "agent.tick".into(),
-    };
-    match figure {
-        Figure::Some(of) => format!("{scope}.{}.some", of.name()),
-        Figure::Full(of) => format!("{scope}.{}.full", of.name()),
-        Figure::Contention => format!("{scope}.cpu.contention"),
-        Figure::Wait(part) => format!("{scope}.cpu.wait.p{part}"),
-        Figure::Shortage => format!("{scope}.memory.shortage"),
-        Figure::Stall(cause) => format!("{scope}.memory.stall.{}", cause.name()),
-        Figure::Used => format!("{scope}.cpu.used"),
-        Figure::Throttled => format!("{scope}.cpu.throttled"),
-        Figure::Charged => format!("{scope}.memory.current"),
-        Figure::WorkingSet => format!("{scope}.memory.workingSet"),
-        Figure::Read => format!("{scope}.io.read"),
-        Figure::Written => format!("{scope}.io.written"),
-        Figure::Available => format!("{scope}.memory.available"),
-        Figure::Threshold => format!("{scope}.memory.threshold"),
-        Figure::Lasts => format!("{scope}.memory.lasts"),
+impl Figure {
+    /// The name of its series, the unit, and what is kept of several values.
+    fn told(self, of_whom: &str) -> (String, Unit, Keeps) {
+        use Keeps::{Max, Mean, MeanAndPeak, Min};
+        use Unit::{Bytes, MilliCpu, Nanoseconds, Percent};
+
+        let (name, unit, keeps): (String, _, _) = match self {
+            Self::Some(of) => (format!("{}.some", of.name()), Percent, MeanAndPeak),
+            Self::Full(of) => (format!("{}.full", of.name()), Percent, MeanAndPeak),
+            Self::Contention => ("cpu.contention".into(), Percent, MeanAndPeak),
+            Self::Wait(part) => (format!("cpu.wait.p{part}"), Nanoseconds, Max),
+            Self::Shortage => ("memory.shortage".into(), Percent, MeanAndPeak),
+            Self::Stall(cause) => (format!("memory.stall.{}", cause.name()), Percent, Mean),
+            Self::Used => ("cpu.used".into(), MilliCpu, Mean),
+            Self::Throttled => ("cpu.throttled".into(), Nanoseconds, Max),
+            Self::Charged => ("memory.current".into(), Bytes, Max),
+            Self::WorkingSet => ("memory.workingSet".into(), Bytes, Max),
+            Self::Read => ("io.read".into(), Bytes, MeanAndPeak),
+            Self::Written => ("io.written".into(), Bytes, MeanAndPeak),
+            Self::Available => ("memory.available".into(), Bytes, Min),
+            Self::Threshold => ("memory.threshold".into(), Bytes, Max),
+            Self::Lasts => ("memory.lasts".into(), Nanoseconds, Min),
+        };
+        (format!("{of_whom}.{name}"), unit, keeps)
     }
 }
 
