@@ -15,7 +15,7 @@ use isobar_core::model::quantity::ResourceList;
 use isobar_core::model::settings::{Settings, WrittenLimit};
 use isobar_core::model::threshold::Signal;
 use isobar_core::model::workload::Pod;
-use isobar_core::view::API_VERSION;
+use isobar_core::view::Document;
 use isobar_kubelet::admitted::admitted;
 use isobar_kubelet::allocatable::{
     Reservation, hard_thresholds, signal_capacities, soft_thresholds,
@@ -62,9 +62,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Document {
-    api_version: &'static str,
-    kind: &'static str,
+struct Report {
     capacity: ResourceList,
     kube_reserved: ResourceList,
     system_reserved: ResourceList,
@@ -116,7 +114,8 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
         document.fit = Some(fit(&pods, &document.allocatable));
         document.problems.extend(passed_over);
     }
-    args.output.print(&document, |out| Ok(print::write(out, &document)?))?;
+    let whole = Document::new("Allocatable", &document);
+    args.output.print(&whole, |out| Ok(print::write(out, &document)?))?;
     Ok(Code::Ok)
 }
 
@@ -131,7 +130,7 @@ fn document(
     settings: &Settings,
     capacity: ResourceList,
     known: &BTreeMap<Signal, u64>,
-) -> Result<Document> {
+) -> Result<Report> {
     let reservation = Reservation::of(settings, &capacity);
     if let Some(refusal) = reservation.refusal(&capacity) {
         return Err(Refused(refusal).into());
@@ -143,9 +142,7 @@ fn document(
         format!("the capacity of {name} is not known; its reservation is not checked")
     }));
     let soft = || soft_thresholds(settings, known).into_iter();
-    Ok(Document {
-        api_version: API_VERSION,
-        kind: "Allocatable",
+    Ok(Report {
         eviction_hard: hard_thresholds(settings, known),
         eviction_soft: soft().map(|(name, (value, _))| (name, value)).collect(),
         eviction_soft_grace_period: soft()
@@ -163,7 +160,7 @@ fn document(
     })
 }
 
-fn this_machine(machine: &MachineArgs, settings: &Settings) -> Result<Document> {
+fn this_machine(machine: &MachineArgs, settings: &Settings) -> Result<Report> {
     let found = machine.machine(settings);
     let capacity = counted::capacity(&found, &settings.node);
     let mut known = signal_capacities(&capacity);

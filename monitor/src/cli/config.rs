@@ -10,7 +10,7 @@ use isobar_core::model::duration::GoDuration;
 use isobar_core::model::fraction::Fraction;
 use isobar_core::model::quantity::Quantity;
 use isobar_core::model::threshold::{Amount, Signal, Threshold};
-use isobar_core::view::API_VERSION;
+use isobar_core::view::Document;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -106,8 +106,6 @@ impl FileArgs {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Checked<'a> {
-    api_version: &'static str,
-    kind: &'static str,
     file: &'a str,
     valid: bool,
     problems: Vec<At<'a>>,
@@ -167,13 +165,13 @@ fn check(file: &FileArgs, output: Format) -> Result<Code> {
             None => return read.map(|_| Code::Ok),
         },
     };
-    let (valid, kind) = (problems.is_empty(), "ConfigurationCheck");
+    let valid = problems.is_empty();
     if !valid && matches!(output, Format::Table | Format::Wide) {
         // On stderr, as problems of a file are wherever one is read.
         return read.map(|_| Code::Ok);
     }
     let problems: Vec<At<'_>> = problems.iter().map(At::of).collect();
-    let checked = Checked { api_version: API_VERSION, kind, file: &name, valid, problems };
+    let checked = Document::new("ConfigurationCheck", Checked { file: &name, valid, problems });
     output.print(&checked, |out| Ok(writeln!(out, "{name}: ok")?))?;
     Ok(if valid { Code::Ok } else { Code::InvalidInput })
 }

@@ -12,7 +12,7 @@ use isobar::source::interrupts::Interrupt;
 use isobar_core::model::cpuset::CpuSet;
 use isobar_core::model::settings::{Settings, WrittenLimit};
 use isobar_core::model::topology::Topology;
-use isobar_core::view::API_VERSION;
+use isobar_core::view::Document;
 use isobar_kubelet::checkpoint::State;
 use isobar_kubelet::cpus::{self, Plan, Sets};
 use serde::Serialize;
@@ -52,9 +52,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Document {
-    api_version: &'static str,
-    kind: &'static str,
+struct Report {
     online: CpuSet,
     policy: &'static str,
     reserved: CpuSet,
@@ -121,11 +119,12 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
         let interrupts = live::interrupts(machine, &plan.reserved);
         document.interrupts = document.checked(interrupts);
     }
-    output.print(&document, |out| Ok(print::write(out, &document, output.width())?))?;
+    let whole = Document::new("Cpus", &document);
+    output.print(&whole, |out| Ok(print::write(out, &document, output.width())?))?;
     Ok(Code::Ok)
 }
 
-impl Document {
+impl Report {
     /// What was found. Everything that could not be read becomes a problem.
     fn checked<T>(&mut self, found: Result<(T, Vec<String>)>) -> Option<T> {
         let (found, problems) = match found {
@@ -199,7 +198,7 @@ fn document(
     settings: &Settings,
     plan: &Plan,
     state: Option<(PathBuf, String)>,
-) -> Document {
+) -> Report {
     let policy = if settings.node.static_cpus { "static" } else { "none" };
     let configured = args.config.is_given().then_some(policy);
     let read = state.map(|(file, text)| (file, State::read(&text)));
@@ -208,9 +207,7 @@ fn document(
     let accepted = read.as_ref().filter(|(_, state)| counts(state));
     let exclusive = accepted.map(|(_, state)| state.exclusive()).unwrap_or_default();
     let Sets { default, exclusive, shared_millicores: shared } = Sets::of(plan, exclusive);
-    Document {
-        api_version: API_VERSION,
-        kind: "Cpus",
+    Report {
         online: plan.online.clone(),
         policy,
         reserved: plan.reserved.clone(),

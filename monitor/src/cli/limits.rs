@@ -11,7 +11,7 @@ use isobar::agent::limits::{Intruder, Survey, untold_by_kubelet};
 use isobar::clock;
 use isobar_core::model::limit::{LimitResult, LimitState};
 use isobar_core::model::settings::WrittenLimit;
-use isobar_core::view::API_VERSION;
+use isobar_core::view::Document;
 use isobar_kubelet::writes::{Refusal, Writes};
 use serde::Serialize;
 
@@ -34,11 +34,9 @@ pub(crate) struct WriteArgs {
     state_dir: PathBuf,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Document {
-    api_version: &'static str,
-    kind: &'static str,
+struct Written {
     limits: Vec<LimitState>,
     /// Processes of pods that may run on reserved CPUs; `None` if reserved CPUs were not written.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,17 +56,18 @@ impl WriteArgs {
         machine: &MachineArgs,
         output: Format,
     ) -> Result<Option<Code>> {
-        let document = match (self.apply, self.roll_back) {
+        let written = match (self.apply, self.roll_back) {
             (true, _) => self.apply(what, config, machine)?,
             (_, true) => {
                 let limits = self.limits(machine)?.roll_back(what);
-                Document { limits, ..Document::empty() }
+                Written { limits, ..Written::default() }
             }
             (false, false) => return Ok(None),
         };
-        output.print(&document, |out| Ok(document.write(out, output)?))?;
-        let has_failed = document.limits.iter().any(|one| one.result == LimitResult::Failed);
-        Ok(Some(match (has_failed, document.is_refused) {
+        let whole = Document::new("Limits", &written);
+        output.print(&whole, |out| Ok(written.write(out, output)?))?;
+        let has_failed = written.limits.iter().any(|one| one.result == LimitResult::Failed);
+        Ok(Some(match (has_failed, written.is_refused) {
             (true, _) => Code::Failure,
             (false, true) => Code::InvalidInput,
             (false, false) => Code::Ok,
@@ -86,7 +85,7 @@ impl WriteArgs {
         what: WrittenLimit,
         config: &ConfigArgs,
         machine: &MachineArgs,
-    ) -> Result<Document> {
+    ) -> Result<Written> {
         if !config.is_given() {
             let why = "--apply requires a configuration: add --config or --kubelet-config";
             return Err(Refused(why.into()).into());
@@ -107,28 +106,11 @@ impl WriteArgs {
             intruders = Some(found);
             problems.extend(gaps.iter().map(gap_text));
         }
-        Ok(Document {
-            limits,
-            intruders,
-            problems,
-            is_refused: !refused.is_empty(),
-            ..Document::empty()
-        })
+        Ok(Written { limits, intruders, problems, is_refused: !refused.is_empty() })
     }
 }
 
-impl Document {
-    fn empty() -> Self {
-        Self {
-            api_version: API_VERSION,
-            kind: "Limits",
-            limits: Vec::new(),
-            intruders: None,
-            problems: Vec::new(),
-            is_refused: false,
-        }
-    }
-
+impl Written {
     fn write(&self, out: &mut dyn Write, output: Format) -> io::Result<()> {
         if self.limits.is_empty() && self.problems.is_empty() {
             return writeln!(out, "no limit to restore: none was written");

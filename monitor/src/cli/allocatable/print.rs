@@ -6,12 +6,12 @@ use isobar_core::model::quantity::{Quantity, ResourceList};
 use isobar_kubelet::fit::Fit;
 use isobar_kubelet::layout::{Layout, Outgrown, Resident};
 
-use super::Document;
+use super::Report;
 use crate::cli::table::Table;
 use crate::cli::terminal::{harmless, width};
 
-pub(super) fn write(out: &mut dyn Write, document: &Document) -> io::Result<()> {
-    let Document { capacity, kube_reserved, system_reserved, allocatable, .. } = document;
+pub(super) fn write(out: &mut dyn Write, document: &Report) -> io::Result<()> {
+    let Report { capacity, kube_reserved, system_reserved, allocatable, .. } = document;
     amounts([capacity, kube_reserved, system_reserved, allocatable]).write(out, width())?;
     if !document.eviction_hard.is_empty() {
         let all: Vec<_> =
@@ -74,7 +74,7 @@ fn requests(fit: &[Fit]) -> Table {
 }
 
 /// Each configured limit and its live value.
-fn limits(document: &Document) -> Table {
+fn limits(document: &Report) -> Table {
     let mut table = Table::new("LIMITS-OF FILE CONFIGURED> LIVE> DRIFT");
     let enforced = &document.enforced;
     let live = document.standing.as_ref().map(|standing| &standing.live);

@@ -6,13 +6,13 @@ use isobar::agent::limits::Intruder;
 use isobar::source::interrupts::Interrupt;
 
 use super::live::Seen;
-use super::{Checksum, Document};
+use super::{Checksum, Report};
 use crate::cli::table::Table;
 use crate::cli::terminal::harmless;
 
 pub(super) fn write(
     out: &mut dyn Write,
-    document: &Document,
+    document: &Report,
     width: Option<usize>,
 ) -> io::Result<()> {
     let strict = if document.strict { ", strict" } else { "" };

@@ -19,7 +19,7 @@ use isobar_core::model::quantity::Quantity;
 use isobar_core::model::sample::Gap;
 use isobar_core::model::units::Bytes;
 use isobar_core::model::workload::Pod;
-use isobar_core::view::API_VERSION;
+use isobar_core::view::Document;
 use isobar_kubelet::drift::{self, Drift};
 use isobar_kubelet::expected::{self, Pods, Scores, Whose};
 use isobar_kubelet::qos;
@@ -35,8 +35,6 @@ const MARK: i32 = 1000;
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Report<'a> {
-    api_version: &'static str,
-    kind: &'static str,
     /// The capacity that exact scores are computed from; `None` if no pods are known.
     #[serde(skip_serializing_if = "Option::is_none")]
     node_memory: Option<Quantity>,
@@ -128,8 +126,6 @@ pub(super) fn write(args: &Args, known: &[Pod]) -> Result<()> {
     let running = inside.into_iter().map(|(place, inside)| node.running(place, inside, &mut gaps));
     let containers: Vec<_> = running.flatten().collect();
     let report = Report {
-        api_version: API_VERSION,
-        kind: "NodeQosReport",
         node_memory: node.capacity.map(|capacity| Quantity::bytes(capacity.get())),
         n_drifted: containers.iter().flat_map(Running::drifted).count()
             + daemons.iter().filter(|daemon| daemon.process.drifted).count(),
@@ -138,7 +134,8 @@ pub(super) fn write(args: &Args, known: &[Pod]) -> Result<()> {
         daemons,
         gaps,
     };
-    args.output.print(&report, |out| table(out, &report, args.output))
+    let document = Document::new("NodeQosReport", &report);
+    args.output.print(&document, |out| table(out, &report, args.output))
 }
 
 impl Daemon {

@@ -8,7 +8,7 @@ use isobar::config::pods::Manifest;
 use isobar_core::model::pod::QosClass;
 use isobar_core::model::quantity::Quantity;
 use isobar_core::model::workload::Pod;
-use isobar_core::view::API_VERSION;
+use isobar_core::view::Document;
 use isobar_kubelet::swap::swap_max;
 use isobar_kubelet::{oom, qos};
 use serde::Serialize;
@@ -19,8 +19,6 @@ use crate::cli::table::Table;
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Report<'a> {
-    api_version: &'static str,
-    kind: &'static str,
     #[serde(skip_serializing_if = "str::is_empty")]
     namespace: &'a str,
     name: &'a str,
@@ -52,8 +50,6 @@ impl<'a> Report<'a> {
             memory_swap_max: swap.map(|swap| swap_max(pod, container, capacity, swap.to_u64())),
         });
         Self {
-            api_version: API_VERSION,
-            kind: "QosReport",
             namespace,
             name,
             uid,
@@ -70,7 +66,8 @@ pub(super) fn write(args: &Args, manifest: &Manifest) -> Result<()> {
         manifest.pods.iter().map(|pod| Report::of(pod, capacity, args.node_swap)).collect();
     let table = table(&manifest.pods, &reports, args);
     let write = |out: &mut dyn Write| Ok(table.write(out, args.output.width())?);
-    match reports.as_slice() {
+    let documents: Vec<_> = reports.iter().map(|one| Document::new("QosReport", one)).collect();
+    match documents.as_slice() {
         // A list stays a list, even with one pod in it: scripts depend on that.
         [one] if !manifest.is_list => args.output.print(one, write),
         all => args.output.print(&all, write),
