@@ -18,20 +18,21 @@ use super::{input, static_pods};
 pub(crate) struct PlanArgs {
     /// MonitorConfiguration file, or the kubelet's configuration file; see `isobar config`.
     #[arg(long, value_name = "FILE", env = "ISOBAR_CONFIG")]
-    config: Option<PathBuf>,
+    pub(super) config: Option<PathBuf>,
     /// File with the pods of this node: manifests, or the output of `kubectl get pods -o yaml`; or the
     /// kubelet's directory of static pods' manifests.
     #[arg(long, value_name = "FILE|DIR")]
-    pods: Option<PathBuf>,
+    pub(super) pods: Option<PathBuf>,
     /// Name of this node in the cluster, if the operator gives it.
     #[arg(skip)]
-    node_name: Option<String>,
-    /// The kubelet may tell its configuration later.
+    pub(super) node_name: Option<String>,
+    /// The agent asks the kubelet for its configuration, which may tell it later.
     #[arg(skip)]
-    awaits_kubelet: bool,
-    /// Every step is enforced where the configuration names none.
+    pub(super) awaits_kubelet: bool,
+    /// Every step is enforced where the configuration does not have `relief.enforce`. An empty list is
+    /// none: it disarms the agent.
     #[arg(skip)]
-    enforces: bool,
+    pub(super) enforces: bool,
 }
 
 /// What a kubelet takes for the name of its node, unless it is told another.
@@ -40,22 +41,6 @@ pub(crate) fn host_name() -> String {
 }
 
 impl PlanArgs {
-    /// For the node of this name.
-    pub(crate) fn on_node(self, node_name: Option<String>) -> Self {
-        Self { node_name, ..self }
-    }
-
-    /// For an agent that asks the kubelet for its configuration.
-    pub(crate) fn awaiting_kubelet(self) -> Self {
-        Self { awaits_kubelet: true, ..self }
-    }
-
-    /// For an agent that enforces every step where the configuration does not have `relief.enforce`. An
-    /// empty list is none: it disarms the agent.
-    pub(crate) fn enforcing(self) -> Self {
-        Self { enforces: true, ..self }
-    }
-
     /// Reads the files. `configz` is what the kubelet answers, if it has.
     pub(crate) fn plan(&self, configz: Option<&[u8]>) -> Result<Plan> {
         let read = match self.awaits_kubelet {

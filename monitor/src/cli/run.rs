@@ -206,14 +206,11 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
             "the page and the API have no authentication: any host that can connect can read them"
         );
     }
-    let reader = args.plan.clone().on_node(args.cluster.node_name.clone());
-    let reader = match args.mode {
-        Some(ModeArg::Enforce) => reader.enforcing(),
-        Some(ModeArg::Observe) | None => reader,
-    };
-    let reader = match args.cluster.access("").and_then(|access| access.kubelet) {
-        Some(_) => reader.awaiting_kubelet(),
-        None => reader,
+    let reader = PlanArgs {
+        node_name: args.cluster.node_name.clone(),
+        awaits_kubelet: args.cluster.access("").is_some_and(|access| access.kubelet.is_some()),
+        enforces: matches!(args.mode, Some(ModeArg::Enforce)),
+        ..args.plan.clone()
     };
     let plan = reader.plan(None)?;
     let mut sources = args.sources.options(&plan.settings.node.kubelet_root);
