@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use jiff::fmt::temporal::DateTimeParser;
 
 use crate::config::yaml::{self, Node, Value};
-use crate::config::{API_VERSION, Field, Fields, Invalid, Problems, QOS_CLASSES, json};
+use crate::config::{API_VERSION, Field, Fields, Invalid, Problems, json};
 use isobar_core::model::decision::{Order, SparedReason};
 use isobar_core::model::pod::QosClass;
 use isobar_core::model::quantity::{Quantity, ResourceList};
@@ -119,7 +119,7 @@ fn described(field: &Field<'_>) -> Option<Described> {
     let name = fields.required("name").and_then(|field| name(&field, "a name"));
     let namespace = fields.field("namespace").and_then(|field| self::name(&field, "a namespace"));
     let uid = fields.field("uid").and_then(|field| self::name(&field, "a uid"));
-    let class = fields.field("qosClass").and_then(|field| field.one_of(&QOS_CLASSES));
+    let class = fields.field("qosClass").and_then(|field| field.one_of(&QosClass::NAMED));
     let request = fields.field("request").map(|field| amounts(&field, &REQUESTS, true));
     let request = request.unwrap_or_default();
     let usage = fields.field("usage").map(|field| amounts(&field, &USES, false));

@@ -6,6 +6,9 @@ use std::str::FromStr;
 use isobar_core::model::duration::GoDuration;
 use isobar_core::model::quantity::Quantity;
 use isobar_core::model::units::Nanos;
+use serde::Deserialize;
+use serde::de::IntoDeserializer as _;
+use serde::de::value::{Error, StrDeserializer};
 
 use super::fields::{Field, Fields};
 use super::keys::{Key, Kind};
@@ -108,6 +111,12 @@ impl<'a> Layers<'a> {
     /// A scalar that the table of keys has checked already.
     pub(super) fn parsed<T: FromStr + Default>(&self, path: &str) -> T {
         self.text(path).parse().unwrap_or_default()
+    }
+
+    /// One of a few words that the table of keys has checked already, as JSON has them.
+    pub(super) fn word<T: Deserialize<'a> + Default>(&self, path: &str) -> T {
+        let text: StrDeserializer<'a, Error> = self.text(path).into_deserializer();
+        T::deserialize(text).unwrap_or_default()
     }
 
     pub(super) fn flag(&self, path: &str) -> bool {

@@ -9,8 +9,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use isobar_core::model::decision::{Order, StepKind};
-use isobar_core::model::settings::{Deletion, Enforcement, Ranking, Relief, Settings};
+use isobar_core::model::decision::StepKind;
+use isobar_core::model::settings::{Enforcement, Ranking, Relief, Settings};
 use isobar_core::model::units::Bytes;
 
 use super::fields::Fields;
@@ -346,21 +346,16 @@ fn make(layers: &Layers<'_>, pods: Option<PathBuf>, kubelet: KubeletSource) -> E
 
 fn ranking(layers: &Layers<'_>) -> Ranking {
     Ranking {
-        order: match layers.text("ranking.order") {
-            "kubelet" => Order::Kubelet,
-            "qos" => Order::Qos,
-            _ => Order::Cause,
-        },
+        order: layers.word("ranking.order"),
         opt_out_label: layers.text("ranking.optOutLabel").into(),
         group_below: Bytes(layers.quantity("ranking.groupBelow").to_u64()),
     }
 }
 
 fn relief(layers: &Layers<'_>) -> Relief {
-    let steps_by_name = StepKind::ALL.map(|step| (step.name(), step));
     let steps: BTreeMap<StepKind, _> =
-        layers.words("relief.steps", &steps_by_name).into_iter().collect();
-    let enforce = layers.words("relief.enforce", &steps_by_name);
+        layers.words("relief.steps", &StepKind::NAMED).into_iter().collect();
+    let enforce = layers.words("relief.enforce", &StepKind::NAMED);
     for (step, item) in &enforce {
         if !steps.contains_key(step) {
             item.problem("this step is not in relief.steps, so it is never taken");
@@ -378,17 +373,13 @@ fn relief(layers: &Layers<'_>) -> Relief {
     Relief {
         enforce: enforce.into_iter().map(|(step, _)| step).collect(),
         steps: steps.into_keys().collect(),
-        deadlines: steps_by_name.into_iter().map(deadline).collect(),
+        deadlines: StepKind::NAMED.into_iter().map(deadline).collect(),
         budget: layers.number("relief.budget"),
         // In a window of no length no victim would count.
         budget_window: positive("relief.budgetWindow"),
         cool_down: layers.time("relief.coolDown"),
         harm_budget: layers.time("relief.harmBudget"),
-        deletion: match layers.text("relief.deletePods") {
-            "noEviction" => Deletion::NoEviction,
-            "overBudgets" => Deletion::OverBudgets,
-            _ => Deletion::Never,
-        },
+        deletion: layers.word("relief.deletePods"),
         never_touch: layers.list("relief.neverTouch").iter().filter_map(pattern).collect(),
     }
 }

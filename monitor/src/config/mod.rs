@@ -28,12 +28,3 @@ pub use load::{
 pub use print::defaults as default_file;
 pub use problem::{Invalid, Place, Problem, Problems};
 pub use schema::schema;
-
-use isobar_core::model::pod::QosClass;
-
-/// QoS classes by the names that Kubernetes gives them.
-pub(crate) const QOS_CLASSES: [(&str, QosClass); 3] = [
-    ("Guaranteed", QosClass::Guaranteed),
-    ("Burstable", QosClass::Burstable),
-    ("BestEffort", QosClass::BestEffort),
-];

@@ -9,15 +9,12 @@ use std::collections::BTreeSet;
 
 use isobar_core::model::cpuset::{CpuSet, CpuSetError};
 use isobar_core::model::quantity::{Quantity, ResourceList};
-use isobar_core::model::settings::{CgroupDriver, Enforcement, Node, WrittenLimit};
+use isobar_core::model::settings::{Enforcement, Node, WrittenLimit};
 
 use super::fields::Field;
 use super::layers::Layers;
 
 const RESERVABLE: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pid"];
-
-const WRITTEN_LIMITS: [(&str, WrittenLimit); 2] =
-    [("allocatable", WrittenLimit::Allocatable), ("reservedCpus", WrittenLimit::ReservedCpus)];
 
 pub(super) fn settings(layers: &Layers<'_>) -> Node {
     let reserved_cpus = reserved_cpus(layers);
@@ -43,10 +40,7 @@ pub(super) fn settings(layers: &Layers<'_>) -> Node {
         static_cpus: layers.text("cpuManagerPolicy") == "static",
         strict_cpu_reservation: cpu_options(layers),
         min_shared_cpus: layers.number("minSharedCPUs"),
-        cgroup_driver: match layers.text("cgroupDriver") {
-            "systemd" => CgroupDriver::Systemd,
-            _ => CgroupDriver::Cgroupfs,
-        },
+        cgroup_driver: layers.word("cgroupDriver"),
         cgroup_root: layers.text("cgroupRoot").into(),
         cgroups_per_qos: layers.flag("cgroupsPerQOS"),
         pod_pids_limit: layers.number("podPidsLimit"),
@@ -55,7 +49,7 @@ pub(super) fn settings(layers: &Layers<'_>) -> Node {
         kubelet_root: layers.text("kubeletRoot").into(),
         pods_file: String::new(),
         write_limits: layers
-            .words("writeLimits", &WRITTEN_LIMITS)
+            .words("writeLimits", &WrittenLimit::NAMED)
             .iter()
             .map(|(w, _)| *w)
             .collect(),

@@ -13,7 +13,6 @@ pub mod told;
 
 use jiff::fmt::temporal::DateTimeParser;
 
-use super::QOS_CLASSES;
 use super::fields::{Field, Fields};
 use super::json;
 use super::problem::{Invalid, Place, Problem, Problems};
@@ -217,7 +216,7 @@ fn read_metadata(metadata: &mut Fields<'_>, pod: &mut Pod) {
 /// `status.qosClass`. A pod that was never admitted has an empty one.
 fn class(status: &mut Fields<'_>) -> Option<QosClass> {
     let field = status.field("qosClass")?;
-    if field.scalar("a text") == Some("") { None } else { field.one_of(&QOS_CLASSES) }
+    if field.scalar("a text") == Some("") { None } else { field.one_of(&QosClass::NAMED) }
 }
 
 /// One of the lists of statuses: the runtime's container ids (`containerd://0f3c..`), and what the

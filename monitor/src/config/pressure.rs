@@ -2,7 +2,7 @@
 
 use isobar_core::model::condition::{ConditionName, Measure, Resource, ScopeName};
 use isobar_core::model::duration::GoDuration;
-use isobar_core::model::settings::{ConditionRule, Conditions, TaintEffect};
+use isobar_core::model::settings::{ConditionRule, Conditions};
 use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
 use isobar_core::model::units::{Nanos, Percent};
 
@@ -25,10 +25,7 @@ pub(super) fn conditions(layers: &Layers<'_>) -> Conditions {
     }
     Conditions {
         prefix: prefix.into(),
-        taint_effect: match layers.text("conditions.taintEffect") {
-            "PreferNoSchedule" => TaintEffect::PreferNoSchedule,
-            _ => TaintEffect::NoSchedule,
-        },
+        taint_effect: layers.word("conditions.taintEffect"),
         rules: rules.filter_map(|name| Some((name.name().into(), rule(layers, name)?))).collect(),
         raise_after: layers.time("conditions.raiseAfter"),
         clear_after: layers.time("conditions.clearAfter"),

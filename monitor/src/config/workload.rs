@@ -3,7 +3,6 @@
 use isobar_core::model::pod::QosClass;
 use isobar_core::model::settings::WorkloadRule;
 
-use super::QOS_CLASSES;
 use super::fields::Field;
 use super::keys::pattern;
 use super::layers::{Item, Layers};
@@ -18,7 +17,7 @@ fn rule(item: &Item<'_, '_>) -> Option<WorkloadRule> {
         let quantity = item.get(&format!("requests.{name}"))?.quantity()?;
         Some((name.to_owned(), quantity))
     };
-    let class = item.get("qosClass").and_then(|field| field.one_of(&QOS_CLASSES));
+    let class = item.get("qosClass").and_then(|field| field.one_of(&QosClass::NAMED));
     Some(WorkloadRule {
         path: pattern(item.get("path")?)?,
         qos_class: class.unwrap_or(QosClass::Burstable),

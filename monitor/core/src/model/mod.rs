@@ -30,6 +30,9 @@ macro_rules! named {
             /// The names of all, in the same order.
             pub const NAMES: [&str; Self::ALL.len()] = [$($name),+];
 
+            /// All of them, each with its name.
+            pub const NAMED: [(&str, Self); Self::ALL.len()] = [$(($name, Self::$variant)),+];
+
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -88,6 +91,7 @@ mod tests {
     use super::condition::{ScopeName, Status};
     use super::decision::{NodePressure, OutcomeResult, StepKind};
     use super::limit::LimitResult;
+    use super::pod::QosClass;
     use super::sample::{Cause, GapReason};
     use super::settings::WrittenLimit;
     use super::stall::MemoryCause;
@@ -109,6 +113,7 @@ mod tests {
         check(&MemoryCause::ALL, &MemoryCause::NAMES);
         check(&NodePressure::ALL, &NodePressure::NAMES);
         check(&OutcomeResult::ALL, &OutcomeResult::NAMES);
+        check(&QosClass::ALL, &QosClass::NAMES);
         check(&RestartPolicy::ALL, &RestartPolicy::NAMES);
         check(&ScopeName::ALL, &ScopeName::NAMES);
         check(&Signal::ALL, &Signal::NAMES);

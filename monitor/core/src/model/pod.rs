@@ -21,6 +21,12 @@ pub enum QosClass {
     BestEffort,
 }
 
+named!(QosClass {
+    Guaranteed => "Guaranteed",
+    Burstable => "Burstable",
+    BestEffort => "BestEffort",
+});
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]

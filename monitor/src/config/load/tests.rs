@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use crate::config::{self, keys, schema};
 use isobar_core::model::condition::Measure;
+use isobar_core::model::decision::Order;
 use isobar_core::model::pod::QosClass;
 use isobar_core::model::settings::{TaintEffect, WorkloadRule};
 use isobar_core::model::threshold::{PressureSignal, Signal};
