@@ -10,7 +10,7 @@ mod series;
 
 use anyhow::Result;
 use isobar::record::incident::words::{clock, time};
-use isobar::record::incident::{Held, Incident, Kind, Score, Trigger};
+use isobar::record::incident::{Held, Incident, Kind, Score, Trigger, Wait};
 use isobar::record::reader::Recording;
 use isobar::record::replay::Replay;
 use isobar_core::model::decision::Decision;
@@ -32,35 +32,34 @@ pub(super) fn page(incident: &Incident, recording: Recording) -> Result<String> 
     let story = story(Replay::new(recording, None), incident)?;
     let mut out = Markup::default();
     out.own("<!doctype html>\n");
-    out.open("html", &[("lang", "en")]);
-    out.open("head", &[]);
+    out.within("html", &[("lang", "en")], |out| {
+        out.within("head", &[], |out| about(out, incident));
+        out.within("body", &[], |out| {
+            out.within("header", &[], |out| head(out, incident, &story));
+            answers(out, incident, &story);
+            course(out, incident);
+            charts(out, incident, &story);
+            waits(out, incident);
+            limits(out, incident);
+            decisions(out, &story);
+            kills(out, incident);
+        });
+    });
+    out.own("\n");
+    Ok(out.into_text())
+}
+
+fn about(out: &mut Markup, incident: &Incident) {
     out.open("meta", &[("charset", "utf-8")]);
     out.open("meta", &[("http-equiv", "Content-Security-Policy"), ("content", POLICY)]);
     out.open("meta", &[("name", "viewport"), ("content", "width=device-width, initial-scale=1")]);
     out.open("meta", &[("name", "color-scheme"), ("content", "light dark")]);
     out.leaf("title", &[], &format!("isobar incident {}", incident.name));
-    out.open("style", &[]);
-    out.own(STYLE);
-    out.close("style");
-    out.close("head");
-    out.open("body", &[]);
-    head(&mut out, incident, &story);
-    answers(&mut out, incident, &story);
-    course(&mut out, incident);
-    charts(&mut out, incident, &story);
-    waits(&mut out, incident);
-    limits(&mut out, incident);
-    decisions(&mut out, &story);
-    kills(&mut out, incident);
-    out.close("body");
-    out.close("html");
-    out.own("\n");
-    Ok(out.into_text())
+    out.within("style", &[], |out| out.own(STYLE));
 }
 
 fn head(out: &mut Markup, incident: &Incident, story: &Story) {
     let facts = &story.facts;
-    out.open("header", &[]);
     let first = incident.triggers.first();
     out.leaf("h1", &[], first.map_or("An incident", |first| &first.text));
     let node = if incident.node.is_empty() { &facts.name } else { &incident.node };
@@ -79,7 +78,6 @@ fn head(out: &mut Markup, incident: &Incident, story: &Story) {
     );
     out.leaf("p", &[("class", "quiet")], &line);
     out.leaf("p", &[], &incident.summary);
-    out.close("header");
 }
 
 /// Everything that happened, in order.
@@ -108,18 +106,16 @@ fn course(out: &mut Markup, incident: &Incident) {
         (deed.at, "deed", format!("isobar: {}{only}", deed.text))
     }));
     all.sort_by_key(|(at, ..)| at.boot);
-    out.open("section", &[]);
-    out.leaf("h2", &[], "What happened, in order");
-    out.open("ol", &[("class", "course")]);
-    for (at, class, text) in &all {
-        out.open("li", &[("class", class)]);
-        out.leaf("time", &[], &clock(at.wall));
-        out.leaf("b", &[], &offset(*at, incident.begin));
-        out.leaf("span", &[], &sentence(text));
-        out.close("li");
-    }
-    out.close("ol");
-    out.close("section");
+    let item = |out: &mut Markup, (at, class, text): &(Moment, &'static str, String)| {
+        out.within("li", &[("class", class)], |out| {
+            out.leaf("time", &[], &clock(at.wall));
+            out.leaf("b", &[], &offset(*at, incident.begin));
+            out.leaf("span", &[], &sentence(text));
+        });
+    };
+    out.section("What happened, in order", |out| {
+        out.within("ol", &[("class", "course")], |out| all.iter().for_each(|one| item(out, one)));
+    });
 }
 
 fn offset(at: Moment, begin: Moment) -> String {
@@ -143,141 +139,105 @@ fn charts(out: &mut Markup, incident: &Incident, story: &Story) {
         );
     }
     marks.extend(incident.kills.iter().map(|kill| mark(kill.at, "kill", killed(kill))));
-    out.open("section", &[]);
-    out.leaf("h2", &[], "How it went");
-    out.open("ul", &[("class", "legend")]);
-    out.leaf("li", &[("class", "begin")], "the incident begins");
-    if marks.iter().any(|mark| mark.class == "deed") {
-        out.leaf("li", &[("class", "deed")], "isobar decides on a step");
-    }
-    if !incident.kills.is_empty() {
-        out.leaf("li", &[("class", "kill")], "the kernel's OOM killer kills");
-    }
-    out.leaf("li", &[("class", "quiet")], "times are UTC");
-    out.close("ul");
-    story.charts.iter().for_each(|chart| draw(out, chart, story.axis, &marks));
-    out.close("section");
+    out.section("How it went", |out| {
+        out.within("ul", &[("class", "legend")], |out| {
+            out.leaf("li", &[("class", "begin")], "the incident begins");
+            if marks.iter().any(|mark| mark.class == "deed") {
+                out.leaf("li", &[("class", "deed")], "isobar decides on a step");
+            }
+            if !incident.kills.is_empty() {
+                out.leaf("li", &[("class", "kill")], "the kernel's OOM killer kills");
+            }
+            out.leaf("li", &[("class", "quiet")], "times are UTC");
+        });
+        story.charts.iter().for_each(|chart| draw(out, chart, story.axis, &marks));
+    });
 }
 
 fn waits(out: &mut Markup, incident: &Incident) {
-    out.open("section", &[]);
-    out.leaf("h2", &[], "Who made whom wait for a CPU");
-    if incident.waits.is_empty() {
-        out.leaf("p", &[("class", "quiet")], "No such wait was measured in this record.");
-        out.close("section");
-        return;
-    }
-    let note = "Summed over tasks, so it may exceed the time that passed. Lost is a wait weighed \
-                by its share of the time in which the sufferer wanted to run.";
-    out.leaf("p", &[("class", "quiet")], note);
-    out.open("table", &[]);
-    head_row(
-        out,
-        &["sufferer", "aggressor, which ran meanwhile", "waited", "share of the greatest loss"],
-    );
     let most = incident.waits.iter().map(|wait| wait.loss).max().unwrap_or(Nanos(1));
-    for wait in &incident.waits {
-        out.open("tr", &[]);
-        let time = time(wait.time);
-        for cell in [&wait.sufferer, &wait.aggressor, &time] {
-            out.leaf("td", &[], cell);
-        }
-        out.open("td", &[]);
+    let row = |out: &mut Markup, wait: &Wait| {
+        out.cells([&wait.sufferer, &wait.aggressor, &time(wait.time)]);
         let share = u128::from(wait.loss.0) * 100 / u128::from(most.0.max(1));
         let share = share.to_string();
-        out.leaf("meter", &[("max", "100"), ("value", &share)], &format!("{share} %"));
-        out.close("td");
-        out.close("tr");
-    }
-    out.close("table");
-    out.close("section");
+        out.within("td", &[], |out| {
+            out.leaf("meter", &[("max", "100"), ("value", &share)], &format!("{share} %"));
+        });
+    };
+    out.section("Who made whom wait for a CPU", |out| {
+        if incident.waits.is_empty() {
+            out.leaf("p", &[("class", "quiet")], "No such wait was measured in this record.");
+            return;
+        }
+        let note = "Summed over tasks, so it may exceed the time that passed. Lost is a wait \
+                    weighed by its share of the time in which the sufferer wanted to run.";
+        out.leaf("p", &[("class", "quiet")], note);
+        let heads =
+            ["sufferer", "aggressor, which ran meanwhile", "waited", "share of the greatest loss"];
+        out.table(&heads, |out| {
+            incident.waits.iter().for_each(|wait| out.within("tr", &[], |out| row(out, wait)));
+        });
+    });
 }
 
 /// Limits of those concerned, and what the agent could not see or do.
 fn limits(out: &mut Markup, incident: &Incident) {
     if !incident.limits.is_empty() {
-        out.open("section", &[]);
-        out.leaf("h2", &[], "Their limits");
-        out.open("table", &[]);
-        head_row(out, &["pod or service", "memory.max", "memory.high", "CPUs by cpu.max"]);
-        for of in &incident.limits {
-            out.open("tr", &[]);
-            print::limits(of).iter().for_each(|cell| out.leaf("td", &[], cell));
-            out.close("tr");
-        }
-        out.close("table");
-        out.close("section");
+        let heads = ["pod or service", "memory.max", "memory.high", "CPUs by cpu.max"];
+        out.section("Their limits", |out| {
+            out.table(&heads, |out| {
+                incident.limits.iter().for_each(|of| out.row(print::limits(of)));
+            });
+        });
     }
     let lacking = print::lacking(incident);
     if lacking.is_empty() {
         return;
     }
-    out.open("section", &[]);
-    out.leaf("h2", &[], "What the agent lacked");
-    out.open("ul", &[]);
-    for (from, what) in &lacking {
-        out.leaf("li", &[], &format!("{}: {}", clock(from.wall), sentence(what)));
-    }
-    out.close("ul");
-    out.close("section");
-}
-
-fn head_row(out: &mut Markup, names: &[&str]) {
-    out.open("tr", &[]);
-    names.iter().for_each(|name| out.leaf("th", &[], name));
-    out.close("tr");
+    let items =
+        lacking.iter().map(|(from, what)| format!("{}: {}", clock(from.wall), sentence(what)));
+    out.section("What the agent lacked", |out| out.list(items));
 }
 
 fn decisions(out: &mut Markup, story: &Story) {
-    out.open("section", &[]);
-    out.leaf("h2", &[], "What isobar decided, and why");
-    if story.decisions.is_empty() {
-        out.leaf("p", &[("class", "quiet")], "There was nothing to decide: no threshold was due.");
-    }
-    for (n, decision) in story.decisions.iter().enumerate() {
-        decided(out, decision, n == 0);
-    }
-    out.close("section");
+    out.section("What isobar decided, and why", |out| {
+        if story.decisions.is_empty() {
+            let nothing = "There was nothing to decide: no threshold was due.";
+            out.leaf("p", &[("class", "quiet")], nothing);
+        }
+        for (n, decision) in story.decisions.iter().enumerate() {
+            let attributes: &[_] = if n == 0 { &[("open", "")] } else { &[] };
+            out.within("details", attributes, |out| decided(out, decision));
+        }
+    });
 }
 
-fn decided(out: &mut Markup, decision: &Decision, is_open: bool) {
+fn decided(out: &mut Markup, decision: &Decision) {
     let told = explain(decision);
-    let attributes: &[_] = if is_open { &[("open", "")] } else { &[] };
-    out.open("details", attributes);
-    out.open("summary", &[]);
-    out.leaf("time", &[], &clock(decision.at.wall));
     let first = told.verdict.first().map_or("no action", |first| first);
-    out.text(&format!(" {}", sentence(first)));
-    out.close("summary");
+    out.within("summary", &[], |out| {
+        out.leaf("time", &[], &clock(decision.at.wall));
+        out.text(&format!(" {}", sentence(first)));
+    });
     for (title, sentences) in [
         ("Why", &told.why),
         ("Verdict", &told.verdict),
         ("Candidates and spared, first to go first", &told.candidates),
         ("What would have changed it", &told.otherwise),
     ] {
-        if sentences.is_empty() {
-            continue;
+        if !sentences.is_empty() {
+            out.leaf("h3", &[], title);
+            out.list(sentences.iter().map(|one| sentence(one)));
         }
-        out.leaf("h3", &[], title);
-        out.open("ul", &[]);
-        sentences.iter().for_each(|one| out.leaf("li", &[], &sentence(one)));
-        out.close("ul");
     }
-    out.close("details");
 }
 
 fn kills(out: &mut Markup, incident: &Incident) {
     if incident.kills.is_empty() {
         return;
     }
-    out.open("section", &[]);
-    out.leaf("h2", &[], "OOM kills by the kernel");
-    out.open("table", &[]);
-    head_row(
-        out,
-        &["time", "victim", "process", "foreseen by isobar", "why isobar did not prevent it"],
-    );
-    for Score { at, victim, pid, comm, limit, foreseen, why, .. } in &incident.kills {
+    let cells = |score: &Score| {
+        let Score { at, victim, pid, comm, limit, foreseen, why, .. } = score;
         let process =
             comm.as_ref().map_or_else(|| pid.to_string(), |comm| format!("{pid} ({comm})"));
         let foreseen = match foreseen {
@@ -285,14 +245,13 @@ fn kills(out: &mut Markup, incident: &Incident) {
             None if limit.is_some() => "no: no shortage of the node was seen".into(),
             None => "no".into(),
         };
-        out.open("tr", &[]);
-        for cell in [&clock(at.wall), victim, &process, &foreseen, why] {
-            out.leaf("td", &[], cell);
-        }
-        out.close("tr");
-    }
-    out.close("table");
-    out.close("section");
+        [clock(at.wall), victim.clone(), process, foreseen, why.clone()]
+    };
+    let heads =
+        ["time", "victim", "process", "foreseen by isobar", "why isobar did not prevent it"];
+    out.section("OOM kills by the kernel", |out| {
+        out.table(&heads, |out| incident.kills.iter().for_each(|one| out.row(cells(one))));
+    });
 }
 
 /// With a full stop. A capital letter would change a name that stands first.

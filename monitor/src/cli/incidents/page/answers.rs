@@ -19,21 +19,19 @@ const SHOWN: usize = 4;
 
 /// What a reader asks first.
 pub(super) fn answers(out: &mut Markup, incident: &Incident, story: &Story) {
-    out.open("section", &[]);
-    out.open("dl", &[("class", "answers")]);
-    answer(out, "Who did it", culprits(incident, story));
-    answer(out, "Who suffered", sufferers(incident, story));
-    answer(out, "What isobar did", done(incident, story));
-    answer(out, "What came of it", outcome(incident, story));
-    out.close("dl");
-    out.close("section");
+    out.within("section", &[], |out| {
+        out.within("dl", &[("class", "answers")], |out| {
+            answer(out, "Who did it", culprits(incident, story));
+            answer(out, "Who suffered", sufferers(incident, story));
+            answer(out, "What isobar did", done(incident, story));
+            answer(out, "What came of it", outcome(incident, story));
+        });
+    });
 }
 
 fn answer(out: &mut Markup, question: &str, told: Vec<String>) {
     out.leaf("dt", &[], question);
-    out.open("dd", &[]);
-    told.iter().for_each(|one| out.leaf("p", &[], one));
-    out.close("dd");
+    out.within("dd", &[], |out| told.iter().for_each(|one| out.leaf("p", &[], one)));
 }
 
 fn culprits(incident: &Incident, story: &Story) -> Vec<String> {

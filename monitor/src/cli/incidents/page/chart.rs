@@ -1,5 +1,7 @@
 //! One chart as SVG, and the table behind it. Integers only: a picture needs no more.
 
+use std::iter;
+
 use isobar::record::incident::words::{clock, time};
 use isobar_core::model::quantity::Quantity;
 use isobar_core::model::units::Percent;
@@ -26,35 +28,32 @@ pub(super) struct Mark {
 }
 
 pub(super) fn draw(out: &mut Markup, chart: &Chart, axis: Axis, marks: &[Mark]) {
-    out.open("figure", &[]);
-    match (chart.is_measured(), chart.is_calm()) {
-        (false, _) => {
-            caption(out, "figcaption", chart, "not measured in this record");
-        }
-        (true, true) => {
-            out.open("details", &[]);
+    out.within("figure", &[], |out| match (chart.is_measured(), chart.is_calm()) {
+        (false, _) => caption(out, "figcaption", chart, "not measured in this record"),
+        (true, true) => out.within("details", &[], |out| {
             caption(out, "summary", chart, "calm: below half of the threshold all the time");
             drawn(out, chart, axis, marks);
-            out.close("details");
-        }
+        }),
         (true, false) => {
             caption(out, "figcaption", chart, &chart.note);
             drawn(out, chart, axis, marks);
         }
-    }
-    out.close("figure");
+    });
 }
 
 fn caption(out: &mut Markup, tag: &'static str, chart: &Chart, note: &str) {
-    out.open(tag, &[]);
-    out.leaf("b", &[], chart.title);
-    out.leaf("span", &[("class", "quiet")], &format!(" {note}"));
-    out.close(tag);
+    out.within(tag, &[], |out| {
+        out.leaf("b", &[], chart.title);
+        out.leaf("span", &[("class", "quiet")], &format!(" {note}"));
+    });
 }
 
 fn drawn(out: &mut Markup, chart: &Chart, axis: Axis, marks: &[Mark]) {
-    picture(out, chart, Scale::of(chart, axis), marks);
-    legend(out, chart);
+    let size = format!("0 0 {WIDTH} {HEIGHT}");
+    let label = format!("{}: the table below has its figures", chart.title);
+    let of_picture = [("viewBox", &*size), ("role", "img"), ("aria-label", &label)];
+    out.within("svg", &of_picture, |out| picture(out, chart, Scale::of(chart, axis), marks));
+    out.within("ul", &[("class", "legend")], |out| legend(out, chart));
     table(out, chart, axis);
 }
 
@@ -96,15 +95,12 @@ fn round_up(value: u64, unit: Unit) -> u64 {
         let power = value.checked_next_power_of_two().unwrap_or(u64::MAX);
         return if power / 4 * 3 >= value { power / 4 * 3 } else { power };
     }
-    let tens = std::iter::successors(Some(1_u64), |ten| ten.checked_mul(10));
+    let tens = iter::successors(Some(1_u64), |ten| ten.checked_mul(10));
     let steps = tens.flat_map(|ten| [1, 2, 5].map(|n| ten.saturating_mul(n)));
     steps.into_iter().find(|step| *step >= value).unwrap_or(value)
 }
 
 fn picture(out: &mut Markup, chart: &Chart, scale: Scale, marks: &[Mark]) {
-    let size = format!("0 0 {WIDTH} {HEIGHT}");
-    let label = format!("{}: the table below has its figures", chart.title);
-    out.open("svg", &[("viewBox", &size), ("role", "img"), ("aria-label", &label)]);
     held(out, chart, scale);
     for part in 0..=2 {
         let value = scale.top / 2 * part;
@@ -135,12 +131,11 @@ fn picture(out: &mut Markup, chart: &Chart, scale: Scale, marks: &[Mark]) {
     }
     for mark in marks {
         let x = scale.x(mark.slot).to_string();
-        out.open("g", &[("class", mark.class)]);
-        out.leaf("title", &[], &mark.text);
-        line(out, "mark", [&x, &TOP.to_string(), &x, &(HEIGHT - BOTTOM).to_string()]);
-        out.close("g");
+        out.within("g", &[("class", mark.class)], |out| {
+            out.leaf("title", &[], &mark.text);
+            line(out, "mark", [&x, &TOP.to_string(), &x, &(HEIGHT - BOTTOM).to_string()]);
+        });
     }
-    out.close("svg");
 }
 
 fn line(out: &mut Markup, class: &str, [x1, y1, x2, y2]: [&str; 4]) {
@@ -160,8 +155,7 @@ fn held(out: &mut Markup, chart: &Chart, scale: Scale) {
                 let (x, y, height) = (x.to_string(), TOP.to_string(), HEIGHT - BOTTOM - TOP);
                 let height = height.to_string();
                 let place = [("x", x.as_str()), ("y", &y), ("width", &width), ("height", &height)];
-                out.open("rect", &[&[("class", "held")], &place[..]].concat());
-                out.close("rect");
+                out.leaf("rect", &[&[("class", "held")], &place[..]].concat(), "");
                 begin = None;
             }
             _ => {}
@@ -186,7 +180,6 @@ fn path(points: &[Option<u64>], scale: Scale) -> String {
 }
 
 fn legend(out: &mut Markup, chart: &Chart) {
-    out.open("ul", &[("class", "legend")]);
     for (n, one) in chart.lines.iter().enumerate() {
         let points = || one.points.iter().flatten().copied();
         let (lowest, highest) = (points().min().unwrap_or(0), points().max().unwrap_or(0));
@@ -202,33 +195,26 @@ fn legend(out: &mut Markup, chart: &Chart) {
     if chart.held.contains(&true) {
         out.leaf("li", &[("class", "held")], "a condition was True");
     }
-    out.close("ul");
 }
 
 fn table(out: &mut Markup, chart: &Chart, axis: Axis) {
-    out.open("details", &[]);
-    out.leaf("summary", &[], &format!("Table: {}", chart.title));
-    out.open("div", &[("class", "scroll")]);
-    out.open("table", &[]);
-    out.open("tr", &[]);
-    out.leaf("th", &[], &format!("from, each {}", time(axis.slot)));
-    chart.lines.iter().for_each(|line| out.leaf("th", &[], &line.name));
-    out.close("tr");
-    for slot in 0..axis.n {
-        if chart.lines.iter().all(|line| line.points[slot].is_none()) {
-            continue;
-        }
-        out.open("tr", &[]);
-        out.leaf("td", &[], &clock(axis.wall(slot)));
-        for line in &chart.lines {
-            let value = line.points[slot].map(|value| shown(value, chart.unit));
-            out.leaf("td", &[], &value.unwrap_or_else(|| "-".into()));
-        }
-        out.close("tr");
-    }
-    out.close("table");
-    out.close("div");
-    out.close("details");
+    let from = format!("from, each {}", time(axis.slot));
+    let heads: Vec<&str> =
+        iter::once(&*from).chain(chart.lines.iter().map(|line| &*line.name)).collect();
+    let known =
+        (0..axis.n).filter(|slot| chart.lines.iter().any(|line| line.points[*slot].is_some()));
+    let cell =
+        |value: Option<u64>| value.map_or_else(|| "-".into(), |value| shown(value, chart.unit));
+    let cells = |slot: usize| {
+        let values = chart.lines.iter().map(move |line| cell(line.points[slot]));
+        iter::once(clock(axis.wall(slot))).chain(values)
+    };
+    out.within("details", &[], |out| {
+        out.leaf("summary", &[], &format!("Table: {}", chart.title));
+        out.within("div", &[("class", "scroll")], |out| {
+            out.table(&heads, |out| known.for_each(|slot| out.row(cells(slot))));
+        });
+    });
 }
 
 fn shown(value: u64, unit: Unit) -> String {

@@ -15,12 +15,53 @@ impl Markup {
         self.0.push('>');
     }
 
-    pub(super) fn close(&mut self, tag: &'static str) {
+    fn close(&mut self, tag: &'static str) {
         self.0.extend(["</", tag, ">"]);
     }
 
     pub(super) fn text(&mut self, text: &str) {
         self.0.push_str(&escaped(text));
+    }
+
+    /// An element, and in it what `content` writes.
+    pub(super) fn within(
+        &mut self,
+        tag: &'static str,
+        attributes: &[(&'static str, &str)],
+        content: impl FnOnce(&mut Self),
+    ) {
+        self.open(tag, attributes);
+        content(self);
+        self.close(tag);
+    }
+
+    /// A section under its heading.
+    pub(super) fn section(&mut self, title: &str, content: impl FnOnce(&mut Self)) {
+        self.within("section", &[], |out| {
+            out.leaf("h2", &[], title);
+            content(out);
+        });
+    }
+
+    /// A table under its heads.
+    pub(super) fn table(&mut self, heads: &[&str], rows: impl FnOnce(&mut Self)) {
+        self.within("table", &[], |out| {
+            out.within("tr", &[], |out| heads.iter().for_each(|head| out.leaf("th", &[], head)));
+            rows(out);
+        });
+    }
+
+    pub(super) fn list(&mut self, items: impl Iterator<Item = String>) {
+        self.within("ul", &[], |out| items.for_each(|item| out.leaf("li", &[], &item)));
+    }
+
+    /// A row of a table.
+    pub(super) fn row<T: AsRef<str>>(&mut self, cells: impl IntoIterator<Item = T>) {
+        self.within("tr", &[], |out| out.cells(cells));
+    }
+
+    pub(super) fn cells<T: AsRef<str>>(&mut self, cells: impl IntoIterator<Item = T>) {
+        cells.into_iter().for_each(|cell| self.leaf("td", &[], cell.as_ref()));
     }
 
     /// An element that holds only text.
@@ -30,9 +71,7 @@ impl Markup {
         attributes: &[(&'static str, &str)],
         text: &str,
     ) {
-        self.open(tag, attributes);
-        self.text(text);
-        self.close(tag);
+        self.within(tag, attributes, |out| out.text(text));
     }
 
     /// What this program itself holds, as a style sheet.
