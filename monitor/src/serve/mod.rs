@@ -37,8 +37,8 @@ use axum::routing::{MethodRouter, get};
 use serde::Serialize;
 
 use crate::clock;
-use film::Film;
-use film::moment::{Seen, no_moment};
+use film::moment::no_moment;
+use film::{Film, Shown};
 use isobar_core::model::sample::Moment;
 use isobar_core::view::Document;
 use negotiate::{accepts_gzip, held, kept, tag_of, tagged};
@@ -116,7 +116,7 @@ fn api() -> Vec<(&'static str, MethodRouter<Shared>)> {
 /// A document of one view. The kubelet's clients give its summary parameters that isobar does not have.
 async fn document(
     part: Part,
-    Seen { published, is_newest }: Seen,
+    Shown { published, is_newest, .. }: Shown,
     query: Pairs,
     headers: HeaderMap,
 ) -> Response {

@@ -150,7 +150,7 @@ pub(in crate::serve) async fn ticks(shown: Shown, query: Pairs, headers: HeaderM
     if let Some(refused) = no_moment(&query) {
         return refused;
     }
-    let Shown { published, trail } = shown;
+    let Shown { published, trail, .. } = shown;
     let newest = trail.is_empty().then(|| Passed::of(&published.view.snapshot));
     let ticks = trail.iter().map(|passed| &**passed).chain(&newest).collect();
     made(&headers, OfTick::json("Ticks", published.tick, published.at, Ticks { ticks }))

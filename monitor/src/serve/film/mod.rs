@@ -75,6 +75,8 @@ impl Passed {
 pub(super) struct Shown {
     pub(super) published: Arc<Published>,
     pub(super) trail: Vec<Arc<Passed>>,
+    /// It is what an agent has published last.
+    pub(super) is_newest: bool,
 }
 
 /// Which tick is asked for.

@@ -12,48 +12,20 @@ use crate::serve::listen::Client;
 use crate::serve::publish::Published;
 use crate::serve::{NO_SAMPLE_YET, Shared, refuse};
 
-/// The tick that a request is about.
-pub(in crate::serve) struct Seen {
-    pub(in crate::serve) published: Arc<Published>,
-    /// It is what an agent has published last.
-    pub(in crate::serve) is_newest: bool,
-}
-
-impl FromRequestParts<Shared> for Seen {
-    type Rejection = Response;
-
-    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Response> {
-        let asked = asked(parts, shared).map_err(|(status, why)| refuse(status, &why))?;
-        let is_newest = asked.is_none();
-        shown(asked, parts, shared)
-            .await
-            .map(|shown| Self { published: shown.published, is_newest })
-    }
-}
-
 impl FromRequestParts<Shared> for Shown {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Response> {
-        let asked = asked(parts, shared).map_err(|(status, why)| refuse(status, &why))?;
-        shown(asked, parts, shared).await
-    }
-}
-
-async fn shown(
-    asked: Option<Asked>,
-    parts: &mut Parts,
-    shared: &Shared,
-) -> Result<Shown, Response> {
-    match asked {
-        Some(asked) => {
-            let Ok(client) = Client::from_request_parts(parts, shared).await;
-            shared.film.show(asked, &client).await.map_err(|why| refused(&why))
-        }
-        None => {
-            let early = || refuse(StatusCode::SERVICE_UNAVAILABLE, NO_SAMPLE_YET);
-            let published = newest(shared).ok_or_else(early)?;
-            Ok(Shown { published, trail: Vec::new() })
+        match asked(parts, shared).map_err(|(status, why)| refuse(status, &why))? {
+            Some(asked) => {
+                let Ok(client) = Client::from_request_parts(parts, shared).await;
+                shared.film.show(asked, &client).await.map_err(|why| refused(&why))
+            }
+            None => {
+                let early = || refuse(StatusCode::SERVICE_UNAVAILABLE, NO_SAMPLE_YET);
+                let published = newest(shared).ok_or_else(early)?;
+                Ok(Self { published, trail: Vec::new(), is_newest: true })
+            }
         }
     }
 }

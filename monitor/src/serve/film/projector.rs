@@ -210,7 +210,7 @@ impl Projector {
             return Ok(None);
         };
         let trail = self.trail.iter().cloned().collect();
-        self.shown = Some(Shown { published, trail });
+        self.shown = Some(Shown { published, trail, is_newest: false });
         Ok(self.shown.clone())
     }
 }

@@ -9,9 +9,9 @@ use serde::{Deserialize as _, Serialize};
 use serde_json::{Value, json};
 
 use super::desk::{self, Shift};
-use super::moment::{Seen, no_moment, refused};
+use super::moment::{no_moment, refused};
 use super::projector::Footage;
-use super::{Film, FilmError, Source};
+use super::{Film, FilmError, Shown, Source};
 use crate::record::advice::advise;
 use crate::record::reader::{Entry, ReadError, Recording};
 use crate::record::replay::{Replay, Replayed};
@@ -107,7 +107,7 @@ pub(in crate::serve) struct Advised {
 }
 
 pub(in crate::serve) async fn settings(
-    Seen { published, .. }: Seen,
+    Shown { published, .. }: Shown,
     query: Pairs,
     headers: HeaderMap,
 ) -> Response {

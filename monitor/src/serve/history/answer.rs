@@ -15,8 +15,8 @@ use super::row::of_cgroup;
 use super::series::{ALL, Code, Keeps, OF_CGROUP, Series, Unit};
 use super::spans::{Event, KnownSince, Span};
 use crate::serve::film::Film;
+use crate::serve::film::Shown;
 use crate::serve::film::desk::Shift;
-use crate::serve::film::moment::Seen;
 use crate::serve::film::past::{Wanted, past};
 use crate::serve::film::projector::Footage;
 use crate::serve::film::study::{self, StudyError};
@@ -102,7 +102,7 @@ pub(in crate::serve) struct HistoryEvents<'a> {
 
 pub(in crate::serve) async fn series(
     State(Shared { film, .. }): State<Shared>,
-    Seen { published, .. }: Seen,
+    Shown { published, .. }: Shown,
     client: Client,
     query: Pairs,
     headers: HeaderMap,
@@ -216,7 +216,7 @@ impl History {
 }
 
 pub(in crate::serve) async fn events(
-    Seen { published, is_newest }: Seen,
+    Shown { published, is_newest, .. }: Shown,
     query: Pairs,
     headers: HeaderMap,
 ) -> Response {
