@@ -163,10 +163,10 @@ impl Eye {
             },
         };
         sleep(pause);
-        match ask(place, NEWEST) {
-            Ok(Answer::View(view)) => Ok(*view),
-            Ok(Answer::NoSampleYet) => Err(format!("the agent on {place} is starting")),
-            Ok(Answer::NoAgent) => Err(no_agent(place)),
+        match fetch(place, NEWEST) {
+            Ok(Fetched::Document(json)) => read(place, &json).map_err(|why| format!("{why:#}")),
+            Ok(Fetched::NotYet) => Err(format!("the agent on {place} is starting")),
+            Ok(Fetched::NoAgent) => Err(no_agent(place)),
             Err(why) => Err(format!("{why:#}")),
         }
     }
@@ -206,8 +206,11 @@ pub(crate) fn view_of(place: &Place, path: &str) -> Result<View> {
 
 /// `None` if nothing listens there.
 fn from_agent(place: &Place, path: &str) -> Result<Option<View>> {
-    let json = fetch_waiting(place, path)?;
-    let view = json.map(|json| View::parse(&json)).transpose();
+    fetch_waiting(place, path)?.map(|json| read(place, &json)).transpose()
+}
+
+fn read(place: &Place, json: &[u8]) -> Result<View> {
+    let view = View::parse(json);
     Ok(view.map_err(|source| InvalidAnswer { address: place.to_string(), source })?)
 }
 
@@ -233,24 +236,6 @@ pub(crate) fn fetch_waiting(place: &Place, path: &str) -> Result<Option<Vec<u8>>
         is_told = true;
         sleep(AGAIN);
     }
-}
-
-enum Answer {
-    View(Box<View>),
-    /// It loads its eBPF programs.
-    NoSampleYet,
-    NoAgent,
-}
-
-fn ask(place: &Place, path: &str) -> Result<Answer> {
-    let json = match fetch(place, path)? {
-        Fetched::Document(json) => json,
-        Fetched::NotYet => return Ok(Answer::NoSampleYet),
-        Fetched::NoAgent => return Ok(Answer::NoAgent),
-    };
-    let view = View::parse(&json)
-        .map_err(|source| InvalidAnswer { address: place.to_string(), source })?;
-    Ok(Answer::View(Box::new(view)))
 }
 
 /// Why the agent does not answer, in its own words if it has any.
