@@ -214,7 +214,7 @@ impl Handle {
     /// Waits for earlier orders, then takes squeezes back and waits for that, but not longer than
     /// `within` in all. What came of it.
     pub(super) fn leave(mut self, within: Duration) -> Vec<Outcome> {
-        let end = clock::now().boot.plus(nanos(within));
+        let end = clock::now().boot.plus(within.into());
         let mut outcomes = self.finish(end);
         let stands = |entry: &InForce| entry.can_be_undone() && entry.action.is_enforced;
         if self.given.is_empty() && self.known.in_force.iter().any(stands) {
@@ -366,10 +366,6 @@ impl Farewell {
 fn never_begun(action: u64, why: String) -> Outcome {
     let result = OutcomeResult::Failed;
     Outcome { action, result, detail: why, took: Nanos(0), freed: None, ended: None }
-}
-
-fn nanos(time: Duration) -> Nanos {
-    Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use isobar::record::journal::Bounds;
 use isobar::serve::address::Address;
 use isobar::source::kernel::{self, Probes};
 use isobar_core::model::quantity::Quantity;
-use isobar_core::model::units::{Bytes, Nanos, Percent};
+use isobar_core::model::units::{Bytes, Percent};
 
 use super::duration::duration;
 use super::exit::Code;
@@ -117,12 +117,8 @@ struct RecordArgs {
 
 impl RecordArgs {
     fn bounds(&self) -> Bounds {
-        Bounds { size: Bytes(self.record_max_size.to_u64()), age: nanos(self.record_max_age) }
+        Bounds { size: Bytes(self.record_max_size.to_u64()), age: self.record_max_age.into() }
     }
-}
-
-fn nanos(time: Duration) -> Nanos {
-    Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
 fn record_size(text: &str) -> Result<Quantity, String> {
@@ -133,7 +129,7 @@ fn record_size(text: &str) -> Result<Quantity, String> {
 
 fn record_age(text: &str) -> Result<Duration, String> {
     let age = duration(text)?;
-    let bounds = Bounds { age: nanos(age), ..Bounds::default() };
+    let bounds = Bounds { age: age.into(), ..Bounds::default() };
     bounds.checked().map(|_| age).map_err(|why| why.to_string())
 }
 

@@ -35,5 +35,5 @@ impl Pace {
 
 /// On the boot clock.
 pub(super) fn after(wait: Duration) -> Nanos {
-    clock::now().boot.plus(Nanos(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX)))
+    clock::now().boot.plus(wait.into())
 }

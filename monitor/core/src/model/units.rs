@@ -1,6 +1,7 @@
 //! Newtypes with the unit in the type, so that different units cannot be added by mistake.
 
 use std::fmt;
+use std::time::Duration;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -96,6 +97,13 @@ impl Nanos {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Micros(pub u64);
+
+/// More than 584 years are as many.
+impl From<Duration> for Nanos {
+    fn from(time: Duration) -> Self {
+        Self(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
 
 impl From<Micros> for Nanos {
     fn from(us: Micros) -> Self {

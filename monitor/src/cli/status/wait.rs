@@ -45,7 +45,7 @@ impl fmt::Display for Wish {
 
 /// The first view in which it is so.
 pub(super) fn run(mut eye: Eye, wish: &Wish, timeout: Duration) -> Result<View> {
-    let timeout = Nanos(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
+    let timeout = Nanos::from(timeout);
     let began = clock::now().boot;
     loop {
         let view = eye.look()?;

@@ -20,7 +20,7 @@ use crate::cli::terminal::{harmless, shorten};
 
 /// Until the agent ends, or a signal ends this process.
 pub(super) fn run(mut eye: Eye, output: Format, interval: Option<Duration>) -> Result<Infallible> {
-    let interval = interval.map(|time| Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)));
+    let interval = interval.map(Nanos::from);
     let mut last: Option<(Standing, Nanos)> = None;
     loop {
         let view = eye.look()?;

@@ -211,7 +211,7 @@ impl State {
 
     fn pass(&mut self, now: Moment) {
         self.now = now;
-        let is_due = now.boot.since(self.came) >= nanos(self.interval);
+        let is_due = now.boot.since(self.came) >= Nanos::from(self.interval);
         if self.showing == Showing::Recording && !self.is_paused && is_due && !self.is_awaiting {
             self.wish.get_or_insert(Wish::Show(Order::Next));
             self.is_awaiting = true;
@@ -286,15 +286,11 @@ impl State {
 
     /// True if the figures are not of the present.
     pub(super) fn is_stale(&self) -> bool {
-        self.showing == Showing::Present && self.age() > nanos(self.interval + STALE)
+        self.showing == Showing::Present && self.age() > Nanos::from(self.interval + STALE)
     }
 
     /// The last line from which on a text still fills the pane.
     fn last_scroll(&self) -> usize {
         panes::body(self).len().saturating_sub(panes::height(self))
     }
-}
-
-fn nanos(time: Duration) -> Nanos {
-    Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
