@@ -30,6 +30,7 @@ pub use self::live::{Live, OpenError, SourceOptions};
 pub use self::observer::Observer;
 pub use self::pace::Alarms;
 pub use self::plan::{Orders, Plan};
+pub use self::recorder::Record;
 pub use self::run::{AgentError, Options, listen, run};
 pub use self::sampler::{Reading, Source};
 pub use self::survive::Survival;

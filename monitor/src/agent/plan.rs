@@ -2,12 +2,10 @@
 
 use std::error::Error;
 use std::fmt;
-use std::path::PathBuf;
 
 use super::recorder::Record;
 use crate::config::KubeletSource;
 use crate::config::kubernetes::Publish;
-use crate::record::journal::Bounds;
 use isobar_core::model::settings::Settings;
 use isobar_core::model::workload::Pods;
 
@@ -31,7 +29,7 @@ type Again = Box<dyn FnMut(Option<&[u8]>) -> Result<Plan, Box<dyn Error>> + Send
 pub struct Orders {
     pub(super) plan: Plan,
     pub(super) again: Again,
-    pub(super) record: Record,
+    pub record: Record,
 }
 
 impl Orders {
@@ -41,18 +39,6 @@ impl Orders {
         again: impl FnMut(Option<&[u8]>) -> Result<Plan, Box<dyn Error>> + Send + 'static,
     ) -> Self {
         Self { plan, again: Box::new(again), record: Record::Off }
-    }
-
-    /// Records every tick to `path`.
-    #[must_use]
-    pub fn recording(self, path: PathBuf, bounds: Bounds) -> Self {
-        Self { record: Record::To(path, bounds), ..self }
-    }
-
-    /// Records every tick into this directory, or in memory if it cannot be written.
-    #[must_use]
-    pub fn recording_where_possible(self, dir: PathBuf, bounds: Bounds) -> Self {
-        Self { record: Record::WherePossible(dir, bounds), ..self }
     }
 }
 

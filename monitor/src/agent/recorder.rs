@@ -35,7 +35,7 @@ const WAITING: usize = 16;
 
 /// What is recorded, and where.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) enum Record {
+pub enum Record {
     #[default]
     Off,
     /// Into this directory; in memory if it cannot be written.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::ValueEnum;
 use isobar::agent::{
-    self, LISTEN, Live, Mode, OpenError, Options, Orders, RECORDING_DIR, STATE_DIR, SourceOptions,
-    Survival,
+    self, LISTEN, Live, Mode, OpenError, Options, Orders, RECORDING_DIR, Record, STATE_DIR,
+    SourceOptions, Survival,
 };
 use isobar::config::kubernetes::{Access, Connection, Kubelet};
 use isobar::record::journal::Bounds;
@@ -213,10 +213,10 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
     sources.node_name = args.cluster.node_name.clone();
     let cluster = args.cluster.access(&plan.settings.node.kubelet_root);
     let mut orders = Orders::new(plan, reader.again());
-    orders = match &args.record.record {
-        Some(path) => orders.recording(path.clone(), args.record.bounds()),
-        None if args.record.no_record => orders,
-        None => orders.recording_where_possible(RECORDING_DIR.into(), args.record.bounds()),
+    orders.record = match &args.record.record {
+        Some(path) => Record::To(path.clone(), args.record.bounds()),
+        None if args.record.no_record => Record::Off,
+        None => Record::WherePossible(RECORDING_DIR.into(), args.record.bounds()),
     };
     let options = Options {
         listen: args.listen.clone(),

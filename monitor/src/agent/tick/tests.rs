@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::agent::actuator::tests::action;
-use crate::agent::{Alarms, Mode, Orders};
+use crate::agent::{Alarms, Mode, Orders, Record};
 use crate::record::journal::Bounds;
 use crate::record::reader::Recording;
 use crate::record::replay::{Replay, Replayed};
@@ -90,7 +90,8 @@ fn replayed(path: &Path) -> (usize, Vec<String>) {
 fn run_records_each_tick_also_across_a_reload() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("record");
-    let mut orders = orders(&[], &[StepKind::Reclaim]).recording(path.clone(), Bounds::default());
+    let mut orders = orders(&[], &[StepKind::Reclaim]);
+    orders.record = Record::To(path.clone(), Bounds::default());
     let mut tick = tick(dir.path(), &mut orders);
     tick.run(Cause::Timer);
     tick.reload(&mut orders);
