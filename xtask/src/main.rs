@@ -10,6 +10,7 @@ mod fuzz;
 mod lab;
 mod picture;
 mod run;
+mod running;
 mod setup;
 mod test;
 

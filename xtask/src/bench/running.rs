@@ -1,12 +1,13 @@
 //! The agent that is measured: started in a cgroup of its own, asked over HTTP, ended.
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
+use crate::running::Running;
 use isobar_lab::cgroup::Group;
 use isobar_lab::clock::Since;
 
@@ -16,7 +17,7 @@ const STARTS_WITHIN: Duration = Duration::from_secs(60);
 /// A running agent; it ends with this value.
 pub(super) struct Agent {
     address: String,
-    process: Child,
+    process: Running,
     http: ureq::Agent,
     group: Group,
     ready_after: Duration,
@@ -31,18 +32,18 @@ impl Agent {
         group: Group,
     ) -> Result<Self> {
         let since = Since::now();
-        let process = isobar
+        let started = isobar
             .args(["--listen", address, "--probes", probes])
             // The console is a terminal, but what it says is read from a file.
             .env("NO_COLOR", "1")
             .stdin(Stdio::null())
-            .spawn()
-            .context("cannot start isobar")?;
+            .spawn();
+        let process = Running(started.context("cannot start isobar")?);
         let http = ureq::Agent::config_builder()
             .timeout_global(Some(Duration::from_secs(15)))
             .build()
             .into();
-        let pid = process.id().to_string();
+        let pid = process.0.id().to_string();
         let address = address.into();
         let ready_after = Duration::ZERO;
         let mut agent = Self { address, process, http, group, ready_after };
@@ -64,7 +65,7 @@ impl Agent {
     }
 
     pub(super) fn pid(&self) -> u32 {
-        self.process.id()
+        self.process.0.id()
     }
 
     pub(super) fn address(&self) -> &str {
@@ -84,7 +85,7 @@ impl Agent {
     }
 
     fn must_be_up(&mut self) -> Result<()> {
-        match self.process.try_wait()? {
+        match self.process.0.try_wait()? {
             Some(status) => bail!("isobar has ended: {status}"),
             None => Ok(()),
         }
@@ -94,13 +95,5 @@ impl Agent {
         let url = format!("http://{}/{path}", self.address);
         let mut answer = self.http.get(&url).call().with_context(|| url.clone())?;
         answer.body_mut().read_to_string().context(url)
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        // Both fail only if it has ended already.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }

@@ -1,7 +1,6 @@
 //! What the agent says of itself: how long a tick takes, and what each program takes of each event.
 
 use std::fmt;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -11,6 +10,7 @@ use super::rig::Rig;
 use super::running::Agent;
 use super::tree::{Cpus, Tree};
 use crate::demo;
+use crate::running::Running;
 use isobar_lab::cgroup::Group;
 use isobar_lab::table::table;
 
@@ -120,34 +120,23 @@ fn tick(rig: &Rig, agent: &mut Agent, n: usize) -> Result<Tick> {
 
 /// As much switching as one CPU can do, with a spinner beside.
 struct Load {
-    children: Vec<Child>,
-    groups: [Group; 2],
+    /// They end before their cgroups go.
+    _works: [Running; 2],
+    _groups: [Group; 2],
 }
 
 impl Load {
     fn start(rig: &Rig) -> Result<Self> {
         let cpu = demo::last_cpu()?.to_string();
         let groups = [rig.group("busy")?, rig.group("beside")?];
-        let works: [&[&str]; 2] = [&["pingpong", "--switches", "100000000"], &["spin"]];
-        let mut load = Self { children: Vec::new(), groups };
-        for (work, group) in works.into_iter().zip(&load.groups) {
-            let mut command = Command::new(std::env::current_exe()?);
-            command.arg("load").args(work).args(["--seconds", "120", "--cpu", &cpu]);
-            command.arg("--cgroup").arg(group.dir());
-            let command = command.stdin(Stdio::null()).stdout(Stdio::null());
-            load.children.push(command.spawn().context("cannot start a load")?);
-        }
-        Ok(load)
-    }
-}
-
-impl Drop for Load {
-    fn drop(&mut self) {
-        for child in &mut self.children {
-            // Both fail only if it has ended already.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        let place = ["--seconds", "120", "--cpu", &cpu];
+        let switching = [&["pingpong", "--switches", "100000000"], &place[..]].concat();
+        let spinning = [&["spin"], &place[..]].concat();
+        let works = [
+            Running::load(&switching, groups[0].dir())?,
+            Running::load(&spinning, groups[1].dir())?,
+        ];
+        Ok(Self { _works: works, _groups: groups })
     }
 }
 

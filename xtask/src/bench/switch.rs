@@ -6,7 +6,7 @@ mod figures;
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -17,6 +17,7 @@ use super::rig::Rig;
 use super::running::Agent;
 use super::tool::Tool;
 use crate::demo;
+use crate::running::Running;
 use isobar_lab::cgroup::Group;
 
 pub(super) use self::figures::Figures;
@@ -254,11 +255,9 @@ impl Bed {
         serde_json::from_str(&said).with_context(|| format!("the ping-pong said {said:?}"))
     }
 
-    fn spinner(&self) -> Result<Spinner> {
-        let mut spin = Command::new(std::env::current_exe()?);
-        spin.args(["load", "spin", "--seconds", "120", "--cpu", &self.cpu.to_string()]);
-        spin.arg("--cgroup").arg(self.beside.dir()).stdin(Stdio::null()).stdout(Stdio::null());
-        Ok(Spinner(spin.spawn().context("cannot start a spinner")?))
+    fn spinner(&self) -> Result<Running> {
+        let cpu = self.cpu.to_string();
+        Running::load(&["spin", "--seconds", "120", "--cpu", &cpu], self.beside.dir())
     }
 }
 
@@ -266,16 +265,5 @@ impl Drop for Bed {
     fn drop(&mut self) {
         // A cgroup can only go when those below it have gone.
         while self.nested.pop().is_some() {}
-    }
-}
-
-/// Ends with this value.
-struct Spinner(Child);
-
-impl Drop for Spinner {
-    fn drop(&mut self) {
-        // Both fail only if it has ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }

@@ -4,13 +4,14 @@
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::running::Running;
 use isobar_lab::clock::Since;
 use isobar_lab::shell::{found, tail};
 
@@ -23,7 +24,7 @@ const ATTACHES_WITHIN: Duration = Duration::from_secs(30);
 /// A tool that is attached; it ends with this value.
 pub(super) struct Tool {
     name: &'static str,
-    process: Child,
+    process: Running,
 }
 
 impl Tool {
@@ -51,7 +52,7 @@ impl Tool {
     fn start(name: &'static str, command: &mut Command) -> Result<Self> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let process = command.spawn().with_context(|| format!("cannot start {name}"))?;
-        let mut tool = Self { name, process };
+        let mut tool = Self { name, process: Running(process) };
         let (since, mut before) = (Since::now(), 0);
         loop {
             thread::sleep(Duration::from_millis(300));
@@ -61,7 +62,7 @@ impl Tool {
                 return Ok(tool);
             }
             before = hooks;
-            if tool.process.try_wait()?.is_some() || !since.within(ATTACHES_WITHIN) {
+            if tool.process.0.try_wait()?.is_some() || !since.within(ATTACHES_WITHIN) {
                 let said = tool.end()?;
                 bail!("{name} does not attach: {}", tail(&said, 3).replace('\n', "; "));
             }
@@ -79,7 +80,7 @@ impl Tool {
 
     /// Places where it is hooked in.
     fn hooks(&self) -> usize {
-        let fds = PathBuf::from(format!("/proc/{}/fd", self.process.id()));
+        let fds = PathBuf::from(format!("/proc/{}/fd", self.process.0.id()));
         let Ok(fds) = fs::read_dir(fds) else { return 0 };
         let kinds = fds.flatten().filter_map(|fd| fs::read_link(fd.path()).ok());
         let is_hook = |kind: &PathBuf| {
@@ -93,29 +94,21 @@ impl Tool {
         self.interrupt();
         let mut said = String::new();
         // Both are far shorter than a pipe is deep.
-        if let Some(stdout) = &mut self.process.stdout {
+        if let Some(stdout) = &mut self.process.0.stdout {
             stdout.read_to_string(&mut said)?;
         }
-        if let Some(stderr) = &mut self.process.stderr {
+        if let Some(stderr) = &mut self.process.0.stderr {
             stderr.read_to_string(&mut said)?;
         }
-        self.process.wait()?;
+        self.process.0.wait()?;
         Ok(said)
     }
 
     fn interrupt(&self) {
-        if let Some(pid) = Pid::from_raw(self.process.id().cast_signed()) {
+        if let Some(pid) = Pid::from_raw(self.process.0.id().cast_signed()) {
             // Fails only if it has ended already.
             let _ = kill_process(pid, Signal::INT);
         }
-    }
-}
-
-impl Drop for Tool {
-    fn drop(&mut self) {
-        // Both fail only if it has ended already.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 

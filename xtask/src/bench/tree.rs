@@ -3,11 +3,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result};
 
 use super::rig::Rig;
+use crate::running::Running;
 use isobar_lab::cgroup::Group;
 
 /// One cgroup in so many has a process that keeps waking up.
@@ -28,7 +28,7 @@ pub(super) struct Tree {
     groups: Vec<Group>,
     /// Sandboxes too.
     containers: Vec<PathBuf>,
-    sleepers: Vec<Child>,
+    sleepers: Vec<Running>,
 }
 
 impl Tree {
@@ -95,10 +95,8 @@ impl Tree {
     }
 
     fn load(&mut self, container: &Path, shape: &[&str]) -> Result<()> {
-        let mut load = Command::new(std::env::current_exe()?);
-        load.arg("load").args(shape).args(["--seconds", "3600"]);
-        load.arg("--cgroup").arg(container).stdin(Stdio::null()).stdout(Stdio::null());
-        self.sleepers.push(load.spawn().context("cannot start a load")?);
+        let arguments = [shape, &["--seconds", "3600"]].concat();
+        self.sleepers.push(Running::load(&arguments, container)?);
         Ok(())
     }
 
@@ -122,11 +120,7 @@ pub(super) fn container_id(pod: usize, part: usize) -> String {
 
 impl Drop for Tree {
     fn drop(&mut self) {
-        for sleeper in &mut self.sleepers {
-            // Both fail only if it has ended already.
-            let _ = sleeper.kill();
-            let _ = sleeper.wait();
-        }
+        self.sleepers.clear();
         // A cgroup can only go when those below it have gone.
         while self.groups.pop().is_some() {}
     }
