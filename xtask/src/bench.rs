@@ -16,6 +16,7 @@ mod switch;
 mod tool;
 mod tree;
 
+use std::fmt::Display;
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -85,16 +86,12 @@ impl Bench {
         let (switch, agent, clients, cluster, sample, rank, record) = Default::default();
         let mut figures = Figures { host, switch, agent, clients, cluster, sample, rank, record };
         if wants(What::Rank) {
-            let measured = rank::measure()?;
-            println!("\n{measured}");
-            figures.rank = Some(measured);
+            figures.rank = told(rank::measure()?);
         }
         if wants(What::Record) {
             let (object, musl) = what_is_shipped()?;
-            let measured =
-                record::measure(build::release(&object, &musl, &["bench", "--bench", "record"])?)?;
-            println!("\n{measured}");
-            figures.record = Some(measured);
+            let cargo = build::release(&object, &musl, &["bench", "--bench", "record"])?;
+            figures.record = told(record::measure(cargo)?);
         }
         let with_an_agent = [What::Switch, What::Agent, What::Clients, What::Cluster, What::Sample];
         if with_an_agent.into_iter().any(wants) {
@@ -112,49 +109,33 @@ impl Bench {
         let wants = |what| self.wants(what);
         let (object, musl) = what_is_shipped()?;
         let isobar = build::released(&object, &musl)?;
-        let mut expected = 0.0;
         if wants(What::Switch) {
             setup::observers()?;
-            expected += switch::expected(self.rounds);
         }
-        if wants(What::Agent) {
-            expected += agent::expected();
-        }
-        if wants(What::Clients) {
-            expected += clients::expected();
-        }
-        if wants(What::Cluster) {
-            expected += cluster::expected();
-        }
-        if wants(What::Sample) {
-            expected += sample::expected();
-        }
-        let mut rig = Rig::new(isobar, object, expected)?;
+        let expected = [
+            (What::Switch, switch::expected(self.rounds)),
+            (What::Agent, agent::expected()),
+            (What::Clients, clients::expected()),
+            (What::Cluster, cluster::expected()),
+            (What::Sample, sample::expected()),
+        ];
+        let expected = expected.into_iter().filter(|(what, _)| wants(*what));
+        let mut rig = Rig::new(isobar, object, expected.map(|(_, seconds)| seconds).sum())?;
 
         if wants(What::Switch) {
-            let measured = switch::measure(&mut rig, self.rounds)?;
-            println!("\n{measured}");
-            figures.switch = Some(measured);
+            figures.switch = told(switch::measure(&mut rig, self.rounds)?);
         }
         if wants(What::Agent) {
-            let measured = agent::measure(&mut rig)?;
-            println!("\n{measured}");
-            figures.agent = Some(measured);
+            figures.agent = told(agent::measure(&mut rig)?);
         }
         if wants(What::Clients) {
-            let measured = clients::measure(&mut rig)?;
-            println!("\n{measured}");
-            figures.clients = Some(measured);
+            figures.clients = told(clients::measure(&mut rig)?);
         }
         if wants(What::Cluster) {
-            let measured = cluster::measure(&mut rig)?;
-            println!("\n{measured}");
-            figures.cluster = Some(measured);
+            figures.cluster = told(cluster::measure(&mut rig)?);
         }
         if wants(What::Sample) {
-            let measured = sample::measure(&mut rig)?;
-            println!("\n{measured}");
-            figures.sample = Some(measured);
+            figures.sample = told(sample::measure(&mut rig)?);
         }
         Ok(())
     }
@@ -162,6 +143,12 @@ impl Bench {
     fn wants(&self, what: What) -> bool {
         self.what.is_empty() || self.what.contains(&what)
     }
+}
+
+/// Prints what was measured, and keeps it.
+fn told<T: Display>(measured: T) -> Option<T> {
+    println!("\n{measured}");
+    Some(measured)
 }
 
 /// The eBPF object, and what builds a release: what is shipped is smaller and slower than a build for
