@@ -86,13 +86,29 @@ pub(super) fn document(ask: &ask::AgentArgs, sampling: &[String]) -> Result<Valu
     Ok(told(&findings, &probes, &summary))
 }
 
+/// What looked at the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// A running agent: what it may do is in its capabilities, whatever this process may.
+    Agent,
+    /// This process, because no agent answered.
+    Doctor,
+    None,
+}
+
 type Diagnosis = (Vec<Finding>, Result<Probes>);
 
 fn diagnose(ask: &ask::AgentArgs, sampling: &[String]) -> Result<Diagnosis> {
-    let findings = if ask.is_elsewhere() { Vec::new() } else { checks::all() };
     // Attaching is the only reliable test of a program. If no view can be had, that is reported, and
     // is no fault of the node.
-    let view = ask::Eye::open(ask, sampling).and_then(|mut eye| eye.look());
+    let eye = ask::Eye::open(ask, sampling);
+    let by = match &eye {
+        Ok(ask::Eye::Agent { .. }) => By::Agent,
+        Ok(ask::Eye::Own(_)) => By::Doctor,
+        Err(_) => By::None,
+    };
+    let view = eye.and_then(|mut eye| eye.look());
+    let findings = if ask.is_elsewhere() { Vec::new() } else { checks::all(by) };
     match view {
         Err(error) if error.is::<Misused>() => Err(error),
         view => Ok((findings, view.map(Probes::of))),

@@ -39,7 +39,8 @@ pub(crate) fn shorten(text: &str, most: usize) -> String {
     let room = most.saturating_sub(1);
     let head = fitting(text.chars(), room / 2);
     let tail = fitting(text.chars().rev(), room - columns(&head));
-    let tail: String = tail.chars().rev().collect();
+    // Without its first character a sequence is none.
+    let tail: String = tail.chars().rev().skip_while(|c| columns_of(*c) == 0).collect();
     format!("{head}…{tail}")
 }
 

@@ -26,11 +26,17 @@ pub(super) fn install(packages: &[&str], why: &str) -> Result<()> {
     if let Some(unknown) = missing.iter().find(|name| !known(name)) {
         bail!("{why}: this system's package sources have no {unknown}");
     }
-    step(&format!("apt-get install {all}"), || {
-        let mut command = apt_get(&["install", "--yes", "--no-install-recommends"]);
-        quietly(command.args(&missing))
-    })?;
-    Ok(())
+    let install = || {
+        step(&format!("apt-get install {all}"), || {
+            let mut command = apt_get(&["install", "--yes", "--no-install-recommends"]);
+            quietly(command.args(&missing)).map(drop)
+        })
+    };
+    // The lists may tell of a version that the mirror no longer has.
+    install().or_else(|_| {
+        step("apt-get update", || quietly(&mut apt_get(&["update"])))?;
+        install()
+    })
 }
 
 fn apt_get(args: &[&str]) -> Command {

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
@@ -13,6 +14,9 @@ use isobar_lab::shell::{found, quietly, step};
 /// Where kernels come from: the release, and whether it is on the security mirror.
 const SUITES: [(&str, bool); 3] =
     [("bookworm", false), ("bookworm-security", true), ("trixie-backports", false)];
+
+/// For so long the lists of packages are not fetched anew.
+const FRESH: Duration = Duration::from_secs(24 * 3_600);
 
 /// The architecture of virtual machines, as Debian names it.
 const GUESTS: &str = "amd64";
@@ -41,7 +45,18 @@ impl Archive {
             }
         }
         let dir = if arch == GUESTS { "apt".into() } else { format!("apt-{arch}") };
-        Self::at(cache.root().join(dir), arch)
+        let archive = Self::at(cache.root().join(dir), arch)?;
+        if archive.has_old_lists() {
+            // Without a mirror what is kept may still do.
+            let _ = archive.update();
+        }
+        Ok(archive)
+    }
+
+    /// The mirror may no longer have what lists of an earlier day name.
+    fn has_old_lists(&self) -> bool {
+        let written = fs::metadata(self.dir.join("sources.list")).and_then(|list| list.modified());
+        written.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > FRESH))
     }
 
     fn at(dir: PathBuf, arch: &'static str) -> Result<Self> {

@@ -12,7 +12,7 @@ use rustix::process::{Resource, getrlimit};
 use rustix::system::uname;
 use rustix::thread::{CapabilitySet, capabilities};
 
-use super::Finding;
+use super::{By, Finding};
 
 /// The oldest kernel that the eBPF programs are tested on.
 const FLOOR: (u32, u32) = (6, 1);
@@ -20,16 +20,18 @@ const FLOOR: (u32, u32) = (6, 1);
 const DESCRIPTORS: u64 = 8_192;
 
 /// All checks, the most important first.
-pub(super) fn all() -> Vec<Finding> {
+pub(super) fn all(by: By) -> Vec<Finding> {
     let mut findings = vec![kernel(&uname().release().to_string_lossy()), btf(), psi()];
     let mounts = cgroup_mounts();
     findings.push(cgroup_v2(&mounts));
     if let Ok(Mounts { v2: Some(root), .. }) = &mounts {
         findings.push(controllers(root));
     }
-    findings.extend(privileges());
-    findings.push(descriptors());
-    findings.push(port());
+    if by != By::Agent {
+        findings.extend(privileges());
+        findings.push(descriptors());
+    }
+    findings.push(port(by));
     findings
 }
 
@@ -140,7 +142,8 @@ fn privileges() -> Vec<Finding> {
         Err(why) => return vec![Finding::unknown("capabilities", why.to_string())],
     };
     let admin = CapabilitySet::SYS_ADMIN;
-    let give = "run as root, or add it to AmbientCapabilities= of the service";
+    let give = "run as root, or add it to the capabilities of the container, or to AmbientCapabilities= of \
+                the service";
     #[rustfmt::skip]
     let table = [
         // name, any of these, needed, purpose
@@ -173,13 +176,19 @@ fn descriptors() -> Finding {
     }
 }
 
-fn port() -> Finding {
+fn port(by: By) -> Finding {
     match TcpListener::bind(LISTEN) {
         Ok(_) => Finding::ok("port", format!("{LISTEN} is free")),
-        Err(why) if why.kind() == io::ErrorKind::AddrInUse => Finding::ok(
+        Err(why) if why.kind() == io::ErrorKind::AddrInUse && by == By::Agent => {
+            Finding::ok("port", format!("{LISTEN} is in use, and an agent answers"))
+        }
+        Err(why) if why.kind() == io::ErrorKind::AddrInUse => Finding::missing(
             "port",
-            format!("{LISTEN} is in use; `isobar status` answers if an agent uses it"),
-        ),
+            format!("{LISTEN} is in use, and no agent answers"),
+            "end what listens there, or choose another address with `isobar run --listen ADDR`; other \
+             verbs sample without an agent by --no-agent",
+        )
+        .needed(),
         Err(why) => Finding::missing(
             "port",
             format!("{LISTEN}: {why}"),

@@ -7,6 +7,9 @@ use serde::Serialize;
 use super::{Finding, State};
 use crate::cli::exit::Code;
 
+/// All eBPF programs together, where none could be loaded.
+const KERNEL_SIDE: &str = "kernel side";
+
 /// The names of what was checked, by what was found.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -38,6 +41,9 @@ impl<'a> Summary<'a> {
         for Capability { name, state, .. } in probes.unwrap_or_default() {
             match state {
                 CapabilityState::Attached => this.n_ok += 1,
+                CapabilityState::Blind | CapabilityState::Absent if name == KERNEL_SIDE => {
+                    this.missing.push(name);
+                }
                 CapabilityState::Blind | CapabilityState::Absent => this.absent.push(name),
                 CapabilityState::Off => this.off.push(name),
             }
@@ -54,12 +60,20 @@ impl<'a> Summary<'a> {
     }
 
     pub(super) fn code(&self) -> Code {
+        let is_well = [&self.missing, &self.absent, &self.unknown].iter().all(|all| all.is_empty());
         let is_privilege = |name: &&str| name.starts_with("CAP_");
-        match self.missing.as_slice() {
-            [] if self.absent.is_empty() && self.unknown.is_empty() => Code::Ok,
-            [] => Code::Failure,
-            needed if needed.iter().all(is_privilege) => Code::NotPermitted,
-            _ => Code::UnsupportedKernel,
+        let lacks_privilege = self.missing.iter().any(is_privilege);
+        // Without privileges the programs cannot be loaded, whatever the kernel has.
+        let is_of_kernel = |name: &&str| match *name {
+            KERNEL_SIDE => !lacks_privilege,
+            "port" => false,
+            name => !is_privilege(&name),
+        };
+        match self.missing.iter().any(is_of_kernel) {
+            true => Code::UnsupportedKernel,
+            false if lacks_privilege => Code::NotPermitted,
+            false if is_well => Code::Ok,
+            false => Code::Failure,
         }
     }
 
@@ -93,9 +107,10 @@ mod tests {
         let attached = [probe(CapabilityState::Attached)];
         let blind = [probe(CapabilityState::Blind)];
         let off = [probe(CapabilityState::Off)];
+        let none = [Capability::new(KERNEL_SIDE, CapabilityState::Absent, "")];
         let unknown = Finding::unknown("cgroup v2", "");
         #[rustfmt::skip]
-        let table: [(&[Finding], &[Capability], Code, &str); 7] = [
+        let table: [(&[Finding], &[Capability], Code, &str); 10] = [
             // findings, probes, code, line
             (&[ok()],                               &attached, Code::Ok,                "2 ok"),
             (&[ok()],                               &off,      Code::Ok,                "1 ok; 1 off: sched_switch"),
@@ -103,6 +118,9 @@ mod tests {
             (&[ok(), absent()],                     &attached, Code::Failure,           "2 ok; 1 absent, and isobar works without: controllers"),
             (&[unknown],                            &attached, Code::Failure,           "1 ok; 1 unknown: cgroup v2"),
             (&[needed("CAP_BPF"), absent()],        &attached, Code::NotPermitted,      "1 ok; 1 MISSING, and needed: CAP_BPF; 1 absent, and isobar works without: controllers"),
+            (&[needed("port")],                     &attached, Code::Failure,           "1 ok; 1 MISSING, and needed: port"),
+            (&[ok()],                               &none,     Code::UnsupportedKernel, "1 ok; 1 MISSING, and needed: kernel side"),
+            (&[needed("CAP_BPF")],                  &none,     Code::NotPermitted,      "0 ok; 2 MISSING, and needed: CAP_BPF, kernel side"),
             (&[needed("CAP_BPF"), needed("PSI")],   &attached, Code::UnsupportedKernel, "1 ok; 2 MISSING, and needed: CAP_BPF, PSI"),
         ];
         for (findings, probes, code, line) in table {
