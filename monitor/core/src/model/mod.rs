@@ -87,16 +87,16 @@ mod tests {
 
     use serde::Serialize;
 
-    use super::capability::CapabilityState;
-    use super::condition::{ScopeName, Status};
-    use super::decision::{NodePressure, OutcomeResult, StepKind};
-    use super::limit::LimitResult;
-    use super::pod::QosClass;
-    use super::sample::{Cause, GapReason};
-    use super::settings::WrittenLimit;
-    use super::stall::MemoryCause;
-    use super::threshold::Signal;
-    use super::workload::RestartPolicy;
+    use crate::model::capability::CapabilityState;
+    use crate::model::condition::{ScopeName, Status};
+    use crate::model::decision::{NodePressure, OutcomeResult, StepKind};
+    use crate::model::limit::LimitResult;
+    use crate::model::pod::QosClass;
+    use crate::model::sample::{Cause, GapReason};
+    use crate::model::settings::WrittenLimit;
+    use crate::model::stall::MemoryCause;
+    use crate::model::threshold::Signal;
+    use crate::model::workload::RestartPolicy;
 
     fn check<T: Serialize + Debug>(all: &[T], names: &[&str]) {
         for (one, name) in all.iter().zip(names) {
