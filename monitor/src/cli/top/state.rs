@@ -163,7 +163,7 @@ impl State {
             scroll: 0,
             is_typing: false,
             has_help: false,
-            trail: Trail::default(),
+            trail: Trail::new(interval),
             deeds: Vec::new(),
             has_past: false,
             is_awaiting: false,
@@ -182,7 +182,7 @@ impl State {
             Event::History(points) => {
                 if self.showing == Showing::Recording {
                     // What was seen before may be of another part.
-                    self.trail = Trail::default();
+                    self.trail = Trail::new(self.interval);
                     self.ask_earlier();
                 }
                 self.trail.precede(points);

@@ -23,7 +23,7 @@ const NODE: usize = 600;
 /// A cgroup's points: 12 bytes each, so 10,000 cgroups take 14 MB.
 const CGROUP: u64 = 120;
 const MOST: usize = CGROUP as usize;
-/// After a longer pause the points before are of another time.
+/// A pause ends a trail if it is longer than this, and than two intervals.
 const PAUSE: Nanos = Nanos(30 * Nanos::SECOND.0);
 
 /// The history of the same figures as [`shares`], and raw PSI where they are not measured.
@@ -70,19 +70,31 @@ impl Point {
     }
 }
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Trail {
+    /// After a longer pause the points before are of another time.
+    pause: Nanos,
     node: VecDeque<Point>,
     cgroups: BTreeMap<CgroupId, VecDeque<Shares>>,
 }
 
 impl Trail {
+    /// With a point in each `interval`.
+    pub(super) fn new(interval: Duration) -> Self {
+        let two = Nanos(u64::try_from(2 * interval.as_nanos()).unwrap_or(u64::MAX));
+        Self::after_pauses(PAUSE.max(two))
+    }
+
+    fn after_pauses(pause: Nanos) -> Self {
+        Self { pause, node: VecDeque::new(), cgroups: BTreeMap::new() }
+    }
+
     /// Goes on with a tick. Cgroups that are gone are forgotten.
     pub(super) fn extend(&mut self, view: &View) {
         let boot = view.snapshot.at.boot;
-        let is_next = |last: &Point| boot > last.boot && boot.since(last.boot) <= PAUSE;
+        let is_next = |last: &Point| boot > last.boot && boot.since(last.boot) <= self.pause;
         if !self.node.back().is_none_or(is_next) {
-            *self = Self::default();
+            *self = Self::after_pauses(self.pause);
         }
         push(&mut self.node, Point::of(&view.snapshot), NODE);
         let scopes = &view.snapshot.scopes;
@@ -110,7 +122,7 @@ impl Trail {
         earlier.sort_unstable_by_key(|point| point.boot);
         let mut next = first.unwrap_or_default();
         for point in earlier.into_iter().rev().filter(|point| Some(point.boot) < first) {
-            if own.len() == MOST || next.since(point.boot) > PAUSE {
+            if own.len() == MOST || next.since(point.boot) > self.pause {
                 return;
             }
             next = point.boot;
@@ -264,7 +276,7 @@ mod tests {
 
     #[test]
     fn since_ends_where_the_mood_changes() {
-        let mut trail = Trail::default();
+        let mut trail = Trail::new(Duration::from_secs(1));
         let pressed =
             |boot| Point { boot: Nanos(boot), shares: [Some(Percent(50_00)), None, None] };
         trail.extend(&at(9));
@@ -275,5 +287,15 @@ mod tests {
         // The clock went back, as in a recording: what was before does not count.
         trail.extend(&at(2));
         assert_eq!(trail.since(0), Some((Nanos(0), true)));
+    }
+
+    #[test]
+    fn trail_goes_on_with_any_interval() {
+        let minute = 60;
+        let mut trail = Trail::new(Duration::from_secs(minute));
+        (1..=3).for_each(|n| trail.extend(&at(n * minute)));
+        assert_eq!(trail.since(0), Some((Nanos(2 * minute * Nanos::SECOND.0), true)));
+        trail.extend(&at(6 * minute));
+        assert_eq!(trail.since(0), Some((Nanos(0), true)), "after a pause");
     }
 }
