@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, pipe};
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
 use std::thread;
 
@@ -16,7 +15,6 @@ use crate::sampling::data;
 use isobar::serve::address::{Listener, listen_on};
 use isobar::serve::listen::Server;
 use isobar_core::policy::engine::Step;
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 /// An agent that answers with a made-up node, for as long as the tests last.
@@ -330,26 +328,6 @@ fn output_into_a_closed_pipe() {
             assert_eq!(ended.unwrap().code(), Some(*code), "{arguments:?} -o {format}");
         }
     }
-}
-
-#[test]
-fn status_watch_ends_on_sigterm() {
-    let agent = made_up_agent().to_string();
-    let mut watch = isobar(&["status", "--watch", "--agent", &agent])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
-    let (heading, first) = (lines.next().unwrap().unwrap(), lines.next().unwrap().unwrap());
-    assert_eq!(heading, "TIME                  CPU      MEMORY   IO       CONDITIONS");
-    assert!(first.ends_with("Z  PRESSED  calm     calm     -"), "{first}");
-    let pid = Pid::from_raw(watch.id().cast_signed()).unwrap();
-    // A test that a shell runs in the background has SIGINT ignored, and so has what it starts.
-    kill_process(pid, Signal::TERM).unwrap();
-    let ended = watch.wait_with_output().unwrap();
-    assert_eq!((ended.status.signal(), text(&ended.stderr)), (Some(15), String::new()));
-    assert!(lines.next().is_none(), "nothing has changed");
 }
 
 #[test]

@@ -60,3 +60,4 @@ mod summary;
 mod sysdump;
 mod ticks;
 mod version_4;
+mod watching;

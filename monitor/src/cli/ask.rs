@@ -34,7 +34,7 @@ const AGAIN: Duration = Duration::from_millis(500);
 /// The newest tick.
 const NEWEST: &str = "/api/v1/snapshot";
 /// The agent takes a sample so often.
-const TICK: Duration = Duration::from_secs(1);
+pub(crate) const TICK: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct AgentArgs {
@@ -136,24 +136,41 @@ impl Eye {
 
     /// The next view, a second after the previous one.
     pub(crate) fn look(&mut self) -> Result<View> {
-        self.look_after(TICK)
-    }
-
-    /// The next view, `pause` after the previous one.
-    pub(crate) fn look_after(&mut self, pause: Duration) -> Result<View> {
         match self {
-            Self::Own(observer) => Ok(observed(observer, pause)),
+            Self::Own(observer) => Ok(observed(observer, TICK)),
             Self::Agent { place, found } => match found.take() {
                 Some(view) => Ok(*view),
                 None => {
-                    sleep(pause);
+                    sleep(TICK);
                     view_of(place, NEWEST)
                 }
             },
         }
     }
 
-    /// The same, or at once why there is none: the agent may come back.
+    /// The next view, `pause` after the previous one, as soon as an agent that does not answer has come back.
+    pub(crate) fn look_after(&mut self, pause: Duration) -> View {
+        let begun = clock::now().boot;
+        let mut told = String::new();
+        loop {
+            match self.glance_after(pause) {
+                Ok(view) => {
+                    if !told.is_empty() {
+                        let gap = Duration::from_nanos(clock::now().boot.since(begun).0).as_secs();
+                        say(format_args!("the agent answers again, after {gap} s"));
+                    }
+                    return view;
+                }
+                Err(why) if why == told => {}
+                Err(why) => {
+                    say(format_args!("{why}; waiting for it"));
+                    told = why;
+                }
+            }
+        }
+    }
+
+    /// The same, or at once why there is none.
     pub(crate) fn glance_after(&mut self, pause: Duration) -> Result<View, String> {
         let place = match self {
             Self::Own(observer) => return Ok(observed(observer, pause)),

@@ -109,7 +109,7 @@ fn print(args: &Args, sampling: &[String]) -> Result<Code> {
         plain::print(args, &eye.look()?, false)?;
         return Ok(Code::Ok);
     }
-    plain::watch(args, &mut eye)
+    match plain::watch(args, eye)? {}
 }
 
 fn show(args: &Args, sampling: &[String]) -> Result<Code> {

@@ -1,5 +1,6 @@
 //! `isobar top` in a pipe, in other formats, and once: the tables of one tick after the other.
 
+use std::convert::Infallible;
 use std::io::{self, IsTerminal as _, Write};
 
 use anyhow::Result;
@@ -27,10 +28,10 @@ const AGGRESSORS: usize = 8;
 const ROWS: usize = 15;
 
 /// Prints each tick that `eye` sees, one over the other on a terminal.
-pub(super) fn watch(args: &Args, eye: &mut Eye) -> Result<Code> {
+pub(super) fn watch(args: &Args, mut eye: Eye) -> Result<Infallible> {
     let clears = io::stdout().is_terminal();
     loop {
-        let view = eye.look_after(args.interval())?;
+        let view = eye.look_after(args.interval());
         print(args, &view, clears)?;
     }
 }
