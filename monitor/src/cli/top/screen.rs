@@ -7,8 +7,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use isobar::clock;
-use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event as Input};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{self, Clear, ClearType, EnterAlternateScreen};
+use ratatui::layout::Rect;
+use ratatui::{DefaultTerminal, TerminalOptions, Viewport};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::super::exit::Code;
@@ -40,7 +43,7 @@ pub(super) fn run(state: State, feed: Feed) -> Result<Code> {
     catch_signals(to.clone()).context("cannot catch signals")?;
     log::hold();
     // It also has a panic give the terminal back before its message is printed.
-    let taken = ratatui::try_init().context("cannot draw on the terminal");
+    let taken = take().context("cannot draw on the terminal");
     let ended = taken.and_then(|mut terminal| {
         start("top-feed", &to, move |to| feed.run(ordered, to))?;
         start("top-keys", &to, read_keys)?;
@@ -51,13 +54,34 @@ pub(super) fn run(state: State, feed: Feed) -> Result<Code> {
     ended
 }
 
+/// All of the terminal, or what is assumed of one that does not know its size, as a serial line.
+fn take() -> io::Result<DefaultTerminal> {
+    let Some(area) = assumed(terminal::size()?, |name| std::env::var(name).ok()) else {
+        return ratatui::try_init();
+    };
+    let options = TerminalOptions { viewport: Viewport::Fixed(area) };
+    let terminal = ratatui::try_init_with_options(options)?;
+    execute!(io::stdout(), EnterAlternateScreen, Clear(ClearType::All))?;
+    Ok(terminal)
+}
+
+/// `None` of a terminal that knows its size.
+fn assumed(size: (u16, u16), variable: impl Fn(&str) -> Option<String>) -> Option<Rect> {
+    let told = |name, usual| {
+        let told = variable(name).and_then(|text| text.parse().ok());
+        told.filter(|n| *n > 0).unwrap_or(usual)
+    };
+    let is_known = size.0 > 0 && size.1 > 0;
+    (!is_known).then(|| Rect::new(0, 0, told("COLUMNS", 80), told("LINES", 24)))
+}
+
 fn show(
     terminal: &mut DefaultTerminal,
     state: State,
     from: &Receiver<Message>,
     orders: &Sender<Order>,
 ) -> Result<Code> {
-    let size = terminal.size().context("cannot ask for the terminal's size")?;
+    let size = terminal.get_frame().area();
     let mut state = state.after(Event::Size(size.width, size.height));
     loop {
         terminal.draw(|frame| draw(&state, frame)).context("cannot draw on the terminal")?;
@@ -111,7 +135,9 @@ fn read_keys(to: &Sender<Message>) {
     loop {
         let message = match event::read() {
             Ok(Input::Key(key)) => Event::Key(key).into(),
-            Ok(Input::Resize(columns, lines)) => Event::Size(columns, lines).into(),
+            Ok(Input::Resize(columns, lines)) if columns > 0 && lines > 0 => {
+                Event::Size(columns, lines).into()
+            }
             Ok(_) => continue,
             Err(why) => {
                 let why = anyhow::Error::new(why).context("cannot read from the terminal");
@@ -146,4 +172,29 @@ fn catch_signals(to: Sender<Message>) -> io::Result<()> {
     };
     thread::Builder::new().name("top-signals".into()).spawn(wait)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn assumed_where_the_terminal_does_not_know_its_size() {
+        #[rustfmt::skip]
+        let table = [
+            // its size, COLUMNS, LINES, what is assumed
+            ((120, 40), "100", "30", None),
+            ((0, 0),    "",    "",   Some((80, 24))),
+            ((80, 0),   "100", "30", Some((100, 30))),
+            ((0, 24),   "0",   "x",  Some((80, 24))),
+        ];
+        for (size, columns, lines, want) in table {
+            let variable = |name: &str| match name {
+                "COLUMNS" => Some(columns.to_owned()),
+                _ => Some(lines.to_owned()),
+            };
+            let want = want.map(|(columns, lines)| Rect::new(0, 0, columns, lines));
+            assert_eq!(assumed(size, variable), want, "{size:?}, {columns}, {lines}");
+        }
+    }
 }
