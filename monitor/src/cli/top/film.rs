@@ -19,9 +19,6 @@ use super::super::range::Range;
 use super::state::{Deed, Event, Order};
 use super::trail::Point;
 
-/// A chapter of 300 ticks lasts about so long.
-const CHAPTER: Nanos = Nanos(300 * Nanos::SECOND.0);
-
 pub(super) struct Film {
     file: PathBuf,
     reel: Reel,
@@ -58,20 +55,25 @@ impl Film {
 
     /// Does what it is told, until `tell` is false.
     pub(super) fn run(mut self, orders: &Receiver<Order>, tell: impl Fn(Event) -> bool) {
+        let mut orders = Orders { from: orders, step: None, earlier: None };
         let mut events = std::mem::take(&mut self.opening);
         loop {
             if !events.into_iter().all(&tell) {
                 return;
             }
-            let Ok(order) = orders.recv() else { return };
-            events = match self.obey(order) {
+            let Some(order) = orders.next() else { return };
+            let is_search = matches!(order, Order::NextEvent | Order::PreviousEvent);
+            if is_search && !tell(Event::Silent("searching".into())) {
+                return;
+            }
+            events = match self.obey(order, &mut orders) {
                 Ok(events) => events,
                 Err(why) => vec![Event::Silent(format!("{why:#}"))],
             };
         }
     }
 
-    fn obey(&mut self, order: Order) -> Result<Vec<Event>> {
+    fn obey(&mut self, order: Order, orders: &mut Orders<'_>) -> Result<Vec<Event>> {
         let shown = self.shown.0.wall;
         let nothing = nothing(&order);
         let events = match order {
@@ -82,8 +84,8 @@ impl Film {
             Order::Previous => self.seek(Nanos(shown.0.saturating_sub(1)))?,
             Order::First => self.first()?,
             Order::Last => self.seek(self.range.end)?,
-            Order::NextEvent => self.next_event()?,
-            Order::PreviousEvent => match self.event_before(shown)? {
+            Order::NextEvent => self.next_event(orders)?,
+            Order::PreviousEvent => match self.event_before(shown, orders)? {
                 Some(at) => self.seek(at)?,
                 None => Vec::new(),
             },
@@ -97,7 +99,8 @@ impl Film {
         }
         // The reel was moved in vain: it goes back to where it was.
         self.seek(shown)?;
-        Ok(vec![Event::Silent(nothing.into())])
+        let nothing = (!orders.is_newer()).then(|| Event::Silent(nothing.into()));
+        Ok(nothing.into_iter().collect())
     }
 
     /// The first tick of the range; nothing if there is none.
@@ -150,8 +153,10 @@ impl Film {
         Ok(points)
     }
 
-    fn next_event(&mut self) -> Result<Vec<Event>> {
-        while let Some(step) = self.reel.step(self.range.end)? {
+    fn next_event(&mut self, orders: &mut Orders<'_>) -> Result<Vec<Event>> {
+        while !orders.is_newer()
+            && let Some(step) = self.reel.step(self.range.end)?
+        {
             if is_event(step) {
                 let at = step.snapshot.at.wall;
                 return self.seek(at);
@@ -160,23 +165,60 @@ impl Film {
         Ok(Vec::new())
     }
 
-    /// Looks through the chapter before, then through twice as much, up to the beginning.
-    fn event_before(&self, wall: Nanos) -> Result<Option<Nanos>> {
-        let last = Nanos(wall.0.saturating_sub(1));
-        let (mut span, mut begin) = (CHAPTER, None);
+    /// Looks through one chapter after the other, back to the first tick.
+    fn event_before(&self, wall: Nanos, orders: &mut Orders<'_>) -> Result<Option<Nanos>> {
+        let mut last = Nanos(wall.0.saturating_sub(1));
         loop {
-            let mut reel = Reel::open_at(&self.file, wall.since(span))?;
+            let mut reel = Reel::open_at(&self.file, last)?;
             let (mut first, mut found) = (None, None);
-            while let Some(step) = reel.step(last)? {
+            while !orders.is_newer()
+                && let Some(step) = reel.step(last)?
+            {
                 let at = step.snapshot.at.wall;
                 first.get_or_insert(at);
                 found = if at >= self.range.begin && is_event(step) { Some(at) } else { found };
             }
-            let is_over = first.is_some_and(|at| Some(at) == begin || at < self.range.begin);
-            if found.is_some() || is_over || span >= wall {
-                return Ok(found);
+            if orders.is_newer() {
+                return Ok(None);
             }
-            (begin, span) = (first, Nanos(span.0.saturating_mul(2)));
+            match first {
+                Some(at) if found.is_none() && at > self.range.begin => last = Nanos(at.0 - 1),
+                _ => return Ok(found),
+            }
+        }
+    }
+}
+
+/// What the operator ordered last: keys that are pressed faster than they are obeyed do not queue.
+struct Orders<'a> {
+    from: &'a Receiver<Order>,
+    /// To another tick.
+    step: Option<Order>,
+    earlier: Option<Order>,
+}
+
+impl Orders<'_> {
+    /// Waits for an order; `None` after the last.
+    fn next(&mut self) -> Option<Order> {
+        if !self.is_newer() && self.earlier.is_none() {
+            let order = self.from.recv().ok()?;
+            self.note(order);
+        }
+        let is_newer = self.is_newer();
+        let newest = if is_newer { &mut self.step } else { &mut self.earlier };
+        newest.take()
+    }
+
+    /// Whether another tick is asked for meanwhile.
+    fn is_newer(&mut self) -> bool {
+        self.from.try_iter().for_each(|order| self.note(order));
+        self.step.is_some()
+    }
+
+    fn note(&mut self, order: Order) {
+        match order {
+            Order::Earlier(..) => self.earlier = Some(order),
+            _ => self.step = Some(order),
         }
     }
 }

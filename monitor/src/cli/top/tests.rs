@@ -1,6 +1,7 @@
 //! The screen as it stands on a terminal, from recorded ticks: what keys, seconds and missing
 //! answers make of it.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -42,12 +43,31 @@ fn told(at: Nanos, orders: &[Order]) -> Vec<Event> {
 }
 
 fn filmed(scene: Scene, orders: &[Order]) -> Vec<Event> {
-    let (order, ordered) = channel();
-    orders.iter().for_each(|one| order.send(one.clone()).unwrap());
-    drop(order);
+    played(Film::open(recording(), scene).unwrap(), orders)
+}
+
+/// What it tells, where each order is given when the one before was obeyed.
+fn played(film: Film, orders: &[Order]) -> Vec<Event> {
     let (to, from) = channel();
-    let film = Film::open(recording(), scene).unwrap();
-    film.run(&ordered, |event| to.send(event).is_ok());
+    let (order, ordered) = channel();
+    let left = RefCell::new((Some(order), orders.iter(), false));
+    film.run(&ordered, |event| {
+        let (order, left, is_sought) = &mut *left.borrow_mut();
+        let is_last = match &event {
+            Event::Tick(_) => !*is_sought,
+            Event::Silent(why) => why != "searching",
+            Event::Past(_) | Event::Earlier(..) => true,
+            _ => false,
+        };
+        *is_sought = matches!(event, Event::History(_)) || *is_sought && !is_last;
+        if is_last {
+            *order = order.take().zip(left.next()).map(|(order, one)| {
+                order.send(one.clone()).unwrap();
+                order
+            });
+        }
+        to.send(event).is_ok()
+    });
     drop(to);
     from.into_iter().collect()
 }

@@ -1,5 +1,13 @@
 //! A recording on the screen: ticks in both directions, and what came before.
 
+use std::cell::Cell;
+
+use isobar::record::journal::{Bounds, Journal, Start};
+use isobar_core::model::decision::Event as Change;
+use isobar_core::model::sample::Sample;
+use isobar_core::model::settings::Settings;
+use isobar_core::policy::engine::Engine;
+
 use super::*;
 
 #[test]
@@ -62,7 +70,7 @@ fn film_says_that_a_moment_is_not_recorded() {
 fn ticks_of(events: Vec<Event>) -> Vec<String> {
     let shown = |event| match event {
         Event::Tick(view) => Some(view.snapshot.tick.to_string()),
-        Event::Silent(why) => Some(why),
+        Event::Silent(why) => Some(why).filter(|why| why != "searching"),
         _ => None,
     };
     events.into_iter().filter_map(shown).collect()
@@ -104,4 +112,75 @@ fn explained_cgroup_has_a_past() {
     let unknown = press(live((80, 24)), "⏎").after(Event::Earlier(id, Err(why.into())));
     assert!(shown(&unknown).contains("not known from before this screen: nothing is recorded"));
     assert!(!shown(&press(unknown, "⎋⏎")).contains("not known from before"));
+}
+
+/// A second between two ticks, but 20 minutes before the 101st; the fifth has an event.
+fn with_a_pause(path: &Path) {
+    let mut engine = Engine::default();
+    let mut journal = Journal::create(path, Start::default(), Bounds::default()).unwrap();
+    let at = |tick: u64| {
+        let since = Nanos((tick + if tick > 100 { 1_200 } else { 0 }) * Nanos::SECOND.0);
+        Moment { boot: since, wall: SHORT.plus(since) }
+    };
+    for tick in 1..=110 {
+        if tick == 101 {
+            journal.resume(Settings::default(), engine.standing(), at(100)).unwrap();
+        }
+        let sample = Sample { tick, at: at(tick), ..Sample::default() };
+        let mut decision = engine.step(sample.clone()).decision;
+        let change = Change { reason: "R".into(), message: "killed".into(), is_warning: true };
+        decision.relief.events = if tick == 5 { vec![change] } else { Vec::new() };
+        journal.write(&sample, &decision, engine.standing()).unwrap();
+    }
+}
+
+#[test]
+fn event_before_is_found_beyond_a_pause_and_a_calm_chapter() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("recording");
+    with_a_pause(&path);
+    let film = Film::open(path, Scene::Moment(Nanos(u64::MAX))).unwrap();
+    let ticks = ticks_of(played(film, &[Order::PreviousEvent, Order::PreviousEvent]));
+    assert_eq!(ticks, ["110", "5", "no event before this"]);
+}
+
+/// Opened at the 34th tick; `more` is ordered when the first answer to `first` is told.
+fn interrupted(first: Order, more: &[Order]) -> Vec<Event> {
+    let (order, ordered) = channel();
+    order.send(first).unwrap();
+    let (order, n_told) = (Cell::new(Some(order)), Cell::new(0));
+    let (to, from) = channel();
+    let film = Film::open(recording(), Scene::Moment(SHORT)).unwrap();
+    film.run(&ordered, |event| {
+        if n_told.replace(n_told.get() + 1) == 3 {
+            let order = order.take().unwrap();
+            more.iter().for_each(|one| order.send(one.clone()).unwrap());
+        }
+        to.send(event).is_ok()
+    });
+    drop(to);
+    from.into_iter().collect()
+}
+
+#[test]
+fn a_search_is_told_of_and_ended_by_the_newest_order() {
+    use Order::*;
+    let earlier = || Earlier(CgroupId(1), CgroupPath::root());
+    #[rustfmt::skip]
+    let table: [(Order, &[Order], &[&str]); 5] = [
+        // the search, what is ordered meanwhile, ticks and answers
+        (NextEvent,     &[],                          &["34", "49"]),
+        (NextEvent,     &[Next],                      &["34", "35"]),
+        (PreviousEvent, &[NextEvent, Next, Previous], &["34", "33"]),
+        (NextEvent,     &[Next, earlier(), Last],     &["34", "63"]),
+        (NextEvent,     &[earlier()],                 &["34", "49"]),
+    ];
+    for (first, more, want) in table {
+        let events = interrupted(first.clone(), more);
+        let is_told = matches!(&events[3], Event::Silent(why) if why == "searching");
+        assert!(is_told, "{first:?}: {:?}", events[3]);
+        let n_earlier = events.iter().filter(|event| matches!(event, Event::Earlier(..))).count();
+        assert_eq!(n_earlier, usize::from(more.contains(&earlier())), "{first:?}, {more:?}");
+        assert_eq!(ticks_of(events), want, "{first:?}, {more:?}");
+    }
 }
