@@ -3,6 +3,9 @@
 //! found by halves. Frames and their blocks tell their length (RFC 8878, 3.1), so that what lies between
 //! is not decompressed.
 
+mod find;
+mod frames;
+
 use std::fs::File;
 use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::FileExt as _;
@@ -14,6 +17,10 @@ use serde::de::DeserializeOwned;
 use zstd::stream::read::Decoder;
 use zstd::zstd_safe::{self, DCtx, DParameter, ResetDirective};
 
+pub(super) use self::find::find;
+use self::find::open;
+pub(super) use self::frames::frame_end;
+use self::frames::{walked, window};
 use super::lines::{MAGIC, WINDOW as LARGEST_WINDOW};
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::Moment;
@@ -39,6 +46,8 @@ const BACK: u64 = 4 << 10;
 /// after so many that begin no frame: the chapter that is found is then earlier than it need be, and a
 /// reader that begins there comes to the moment all the same.
 const FOREIGN: u32 = 64;
+/// In place of a moment: after all ticks.
+pub(super) const END: Nanos = Nanos(u64::MAX);
 
 /// What a frame begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,43 +72,17 @@ pub(super) struct Place {
     pub(super) chapter: u64,
     /// The byte where the last mark in the chapter begins that is before the moment.
     pub(super) mark: Option<u64>,
-}
-
-/// The chapter that holds the moment `wall`: the last that begins before it, else the first. A chapter
-/// begins with the moment of the tick before its own first. Of those before the place `end`, if there
-/// is one.
-pub(super) fn find(segments: &[PathBuf], wall: Nanos, end: Option<&Place>) -> io::Result<Place> {
-    let (n, end) = match end {
-        None => (segments.len(), u64::MAX),
-        Some(Place { segment, chapter: 0, .. }) => (*segment, u64::MAX),
-        Some(Place { segment, chapter, .. }) => (segment + 1, *chapter),
-    };
-    let (mut heads, mut found) = (Heads::new()?, None);
-    for (segment, path) in segments.iter().enumerate().take(n).rev() {
-        let Some(file) = open(path)? else { continue };
-        let begun = heads.begun_at(&file, 0)?;
-        found = Some((segment, file));
-        if matches!(begun, Begun::At(at) if at.wall < wall) {
-            break;
-        }
-    }
-    let Some((segment, file)) = found else { return Ok(Place::default()) };
-    let end = if segment + 1 == n { end } else { u64::MAX };
-    Ok(Place { segment, ..heads.within(file, wall, end)? })
+    /// By the kernel's clock: in the chapter, ticks up to then stand before the moment, wherever the wall
+    /// clock stood.
+    pub(super) until: Nanos,
+    /// What was written after it is later by the wall clock, too.
+    pub(super) is_last: bool,
 }
 
 /// Whether the wall clock went as the kernel's did from the one moment to the other.
 pub(super) fn is_steady(from: Moment, to: Moment) -> bool {
     let [by_boot, by_wall] = [to.boot.since(from.boot), to.wall.since(from.wall)];
     to.boot >= from.boot && by_boot.0.abs_diff(by_wall.0) <= STEADY.0
-}
-
-/// `None` if it was deleted, for want of room, since it was listed.
-fn open(path: &Path) -> io::Result<Option<File>> {
-    match File::open(path) {
-        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
-        file => file.map(Some),
-    }
 }
 
 /// When the first chapter began, of those since the moment `from`, whose node had this boot.
@@ -146,14 +129,23 @@ impl Heads {
     /// The last chapter before the byte `end` that begins before `wall`, or has a mark before it.
     fn within(&mut self, file: File, wall: Nanos, end: u64) -> io::Result<Place> {
         let end = file.metadata()?.len().min(end);
-        let mut mark = None;
+        let (mut mark, mut until) = (None, None);
         let chapter = match self.last_before(&file, wall, end)? {
             Some(last) => self.chapter_of(&file, last, wall, &mut mark)?,
             // All frames have to be looked at.
-            None => self.chapter_in(&file, &walked(&file, 0, end)?, wall, &mut mark)?,
+            None => {
+                let begins = walked(&file, 0, end)?;
+                let hit = self.in_any_order(&file, &begins, wall)?;
+                until = hit.as_ref().map(|hit| hit.until);
+                let begins = hit.map_or(&[][..], |hit| &begins[..=hit.frame]);
+                self.chapter_in(&file, begins, END, &mut mark)?
+            }
         };
-        let (mark, chapter) = (mark.filter(|_| chapter.is_some()), chapter.unwrap_or_default());
-        Ok(Place { chapter, mark, file: Some(file.into()), ..Place::default() })
+        let (mark, begun) = (mark.filter(|_| chapter.is_some()), mark.or(chapter));
+        let begun = begun.map(|frame| self.moment_at(&file, frame)).transpose()?.flatten();
+        let until = until.or(begun.map(|at| at.boot)).unwrap_or_default();
+        let (chapter, file) = (chapter.unwrap_or_default(), Some(file.into()));
+        Ok(Place { chapter, mark, file, until, ..Place::default() })
     }
 
     /// The last frame that begins before `wall`, else the first one. `None` where frames may not be in the
@@ -325,62 +317,6 @@ impl Heads {
 
 fn failed(code: usize) -> io::Error {
     io::Error::other(zstd_safe::get_error_name(code))
-}
-
-/// Where the frames begin, from the one at `from` to the byte `end`. A frame that is still being written
-/// has no end yet.
-fn walked(file: &File, from: u64, end: u64) -> io::Result<Vec<u64>> {
-    let mut begins = vec![from];
-    while let Some(at) = begins.last().map(|at| frame_end(file, *at)).transpose()?.flatten()
-        && at < end
-    {
-        begins.push(at);
-    }
-    Ok(begins)
-}
-
-/// What is in the file from byte `from` on, as far as frames begin in it before the byte `end`.
-fn window(file: &File, from: u64, end: u64) -> io::Result<Vec<u8>> {
-    let most = usize::try_from(end - from).unwrap_or(WINDOW).saturating_add(OVERLAP);
-    let mut window = vec![0; most.min(WINDOW)];
-    let n = file.read_at(&mut window, from)?;
-    window.truncate(n);
-    Ok(window)
-}
-
-/// Where the frame ends that begins at byte `from`; `None` if it does not end, or is none.
-pub(super) fn frame_end(file: &File, from: u64) -> io::Result<Option<u64>> {
-    match walk(file, from) {
-        Err(why) if why.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
-        other => other,
-    }
-}
-
-fn walk(file: &File, from: u64) -> io::Result<Option<u64>> {
-    let mut head = [0; 5];
-    file.read_exact_at(&mut head, from)?;
-    if head[..4] != MAGIC {
-        return Ok(None);
-    }
-    let descriptor = head[4];
-    let is_single = descriptor & 0x20 != 0;
-    let has_checksum = descriptor & 0x04 != 0;
-    let dictionary = [0, 1, 2, 4][usize::from(descriptor & 0x03)];
-    let content = match descriptor >> 6 {
-        0 => u64::from(is_single),
-        more => 1 << more,
-    };
-    let mut at = from + 5 + u64::from(!is_single) + dictionary + content;
-    loop {
-        let mut block = [0; 4];
-        file.read_exact_at(&mut block[..3], at)?;
-        let block = u32::from_le_bytes(block);
-        let is_run = (block >> 1) & 0x03 == 1;
-        at += 3 + if is_run { 1 } else { u64::from(block >> 3) };
-        if block & 1 == 1 {
-            return Ok(Some(at + if has_checksum { 4 } else { 0 }));
-        }
-    }
 }
 
 /// The first field of this name in it.

@@ -42,7 +42,7 @@ pub fn at(path: &Path, wall: Nanos) -> Result<Option<Tick>, ReadError> {
                 lost.clear();
                 run.begin(*header);
             }
-            Entry::Frame(recorded) if recorded.sample.at.wall > wall => break,
+            Entry::Frame(recorded) if recorded.is_later(wall) => break,
             Entry::Frame(recorded) => run.tick(*recorded),
             Entry::Lost(why) => {
                 lost.push(why);
@@ -56,7 +56,7 @@ pub fn at(path: &Path, wall: Nanos) -> Result<Option<Tick>, ReadError> {
     if lost.len() > 1 {
         lost.iter().for_each(|why| tracing::warn!("{why}"));
     }
-    Ok(run.end())
+    Ok(run.end(wall))
 }
 
 /// The ticks up to the moment.
@@ -95,7 +95,7 @@ impl Run {
         }
     }
 
-    fn tick(&mut self, Recorded { sample, decision }: Recorded) {
+    fn tick(&mut self, Recorded { sample, decision, .. }: Recorded) {
         let Some(known) = &mut self.known else { return };
         self.begun.get_or_insert(sample.at);
         let snapshot = Snapshot::between(known.before.as_ref(), &sample, &mut known.averages);
@@ -115,11 +115,14 @@ impl Run {
         self.oom_kills.truncate(OOM_KILLS_KEPT);
     }
 
-    fn end(self) -> Option<Tick> {
-        let (snapshot, decision) = self.last?;
+    fn end(self, wall: Nanos) -> Option<Tick> {
+        let (snapshot, decision) = self.last.filter(|(last, _)| last.at.wall <= wall)?;
         let decision = room::from_slice(decision.as_bytes()).ok()?;
         let facts = self.facts.filter(|_| self.begun.is_some())?;
         let (settings, oom_kills) = (self.settings, self.oom_kills);
         Some(Tick { facts, settings, oom_kills, snapshot, decision })
     }
 }
+
+#[cfg(test)]
+mod tests;

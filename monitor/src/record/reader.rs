@@ -3,6 +3,7 @@
 
 mod moment;
 mod passed;
+mod recorded;
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -14,7 +15,8 @@ use serde_json::value::RawValue;
 use super::index;
 use super::lines::{Lines, Piece};
 use super::segments::{existing, path_of};
-use isobar_core::model::sample::{Moment, Sample};
+use isobar_core::model::sample::Moment;
+use isobar_core::model::units::Nanos;
 use isobar_core::recording::apply::{Misfit, State};
 use isobar_core::recording::format::{FORMAT, Header, OLDEST, OPENING, Opening, Tick, VERSION};
 use isobar_core::recording::{header, mark};
@@ -22,6 +24,8 @@ use isobar_core::room;
 
 pub use self::moment::Marked;
 use self::passed::Passed;
+pub use self::recorded::Recorded;
+use self::recorded::Sought;
 
 /// The first bytes of a tick, as isobar writes it.
 const TICK: &[u8] = b"{\"kind\":\"tick\",";
@@ -72,14 +76,6 @@ pub enum Entry {
     Other(String),
 }
 
-/// One tick as it was recorded.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Recorded {
-    pub sample: Sample,
-    /// The decision, in the bytes in which it was written.
-    pub decision: String,
-}
-
 /// A recording, from its first readable entry.
 #[derive(Default)]
 pub struct Recording {
@@ -101,6 +97,7 @@ pub struct Recording {
     waiting: VecDeque<Entry>,
     /// The moment of the last chapter or mark of the last segment that has to be read.
     bound: Option<Moment>,
+    sought: Sought,
     is_over: bool,
 }
 
@@ -259,6 +256,7 @@ impl Recording {
     fn begin(&mut self, line: &[u8]) -> Result<(), Misfit> {
         self.tell_skipped();
         self.state = None;
+        self.sought.until = Nanos(0);
         let (mut header, state) = header::read(line)?;
         // Of a segment that was thinned, the ticks between are gone.
         let before = header.standing.before.as_ref().map(|before| before.at);
@@ -283,8 +281,8 @@ impl Recording {
             return Err(Misfit(format!("a decision of more than {} MiB", DECISION >> 20)));
         }
         let sample = state.sample()?;
-        self.last = Some(sample.at);
-        let recorded = Recorded { sample, decision: decision.get().into() };
+        let before = self.last.replace(sample.at).unwrap_or_default();
+        let recorded = self.sought.recorded(sample, decision.get().into(), before);
         self.waiting.push_back(Entry::Frame(Box::new(recorded)));
         Ok(())
     }

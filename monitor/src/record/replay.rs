@@ -87,20 +87,23 @@ impl Replay {
     }
 
     /// The next tick, if it is no later than `wall`; `None` before the first that is later, which
-    /// stays the next one, and at the end. The decision is the recorded one.
+    /// stays the next one, and at the end. Ticks from before the wall clock was set back to the moment
+    /// at which the recording was opened are passed over. The decision is the recorded one.
     ///
     /// # Errors
     /// If the recording cannot be read on.
     pub fn step_before(&mut self, wall: Nanos) -> Result<Option<Step>, ReadError> {
         while let Some(entry) = self.read().transpose()? {
-            if matches!(&entry, Entry::Frame(recorded) if recorded.sample.at.wall > wall) {
+            if matches!(&entry, Entry::Frame(recorded) if recorded.is_later(wall)) {
                 self.later = Some(entry);
                 return Ok(None);
             }
             if let Entry::Notice(text) = &entry {
                 tracing::warn!("{text}");
             }
-            if let Stepped::Tick { recorded, step } = self.take(entry) {
+            if let Stepped::Tick { recorded, step } = self.take(entry)
+                && step.snapshot.at.wall <= wall
+            {
                 return Ok(Some(as_recorded(&recorded, *step)));
             }
         }
@@ -121,7 +124,7 @@ impl Replay {
         match entry {
             Entry::Header(header) => self.begin(*header),
             Entry::Frame(recorded) => {
-                let Recorded { mut sample, decision: recorded } = *recorded;
+                let Recorded { mut sample, decision: recorded, .. } = *recorded;
                 let Some(engine) = &mut self.engine else { return Stepped::Nothing };
                 self.former = None;
                 let told = self.limit.as_mut().and_then(|limit| limit.put_in(&mut sample));

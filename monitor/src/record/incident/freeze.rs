@@ -311,7 +311,7 @@ impl<'a> Span<'a> {
     }
 
     fn frame(&mut self, run: &mut Run, recorded: Recorded) -> Result<(), FreezeError> {
-        let Recorded { sample, decision } = recorded;
+        let Recorded { sample, decision, .. } = recorded;
         let sample = self.renamed(sample)?;
         let (at, is_within) = (sample.at, self.within.has(sample.at));
         let size = self.journal.as_ref().map_or(0, Journal::size);

@@ -58,7 +58,7 @@ impl Recording {
         for _ in 0..CHAPTERS {
             let place = index::find(segments, wall, later.as_ref()).map_err(io)?;
             let is_first = (place.segment, place.chapter) == (0, 0);
-            let opened = Self::from_place(path, segments, &place);
+            let opened = Self::from_place(path, segments, &place, wall);
             let lost = match &opened {
                 Ok(recording) => recording.lost().cloned(),
                 Err(why @ (ReadError::Unreadable(_) | ReadError::NotARecording(_))) => {
@@ -105,8 +105,16 @@ impl Recording {
         let begun =
             |file: &File| index::Heads::new()?.moment_at(file, place.mark.unwrap_or(place.chapter));
         let last = place.file.as_deref().map(begun).transpose().map_err(io)?.flatten();
-        let Some(last) = last.filter(|_| end < Nanos(u64::MAX)) else {
-            return Self::of_segments_at(path, segments, wall);
+        let last = last.map(|last| match place.until == last.boot {
+            true => last,
+            // The clock was set after it.
+            false => Moment { boot: place.until, wall: end },
+        });
+        let Some(last) = last.filter(|_| end < index::END && place.is_last) else {
+            // Where the clock was set, the end may have been recorded before the begin.
+            let begin = index::find(segments, wall, None).map_err(io)?;
+            let is_first = (place.segment, place.chapter) < (begin.segment, begin.chapter);
+            return Self::of_segments_at(path, segments, if is_first { end } else { wall });
         };
         let mut recording = Self::of_segments_at(path, &segments[..=place.segment], wall)?;
         recording.bound = Some(last);
@@ -132,7 +140,7 @@ impl Recording {
         let segments = indexed(path)?;
         let place = index::find(&segments, wall, None).map_err(io)?;
         if let Some(byte) = place.mark
-            && let Ok(mut recording) = Self::from_place(path, &segments, &place)
+            && let Ok(mut recording) = Self::from_place(path, &segments, &place, wall)
             && recording.lost().is_none()
             && let Ok(Some(marked)) = recording.skip_to(byte)
         {
@@ -142,7 +150,12 @@ impl Recording {
         Ok((Self::of_segments_at(path, &segments, wall)?, None))
     }
 
-    fn from_place(path: &Path, segments: &[PathBuf], place: &Place) -> Result<Self, ReadError> {
+    fn from_place(
+        path: &Path,
+        segments: &[PathBuf],
+        place: &Place,
+        wall: Nanos,
+    ) -> Result<Self, ReadError> {
         let from = segments.iter().skip(place.segment).cloned().collect();
         let mut recording = Self::unread(path, from);
         if let Some(file) = &place.file
@@ -156,6 +169,8 @@ impl Recording {
             return Err(ReadError::Empty(path.into()));
         }
         recording.find_first()?;
+        recording.sought.until = place.until;
+        recording.sought.wall = if wall < index::END { wall } else { Nanos(0) };
         Ok(recording)
     }
 
@@ -178,7 +193,7 @@ impl Recording {
         });
         while let Some(entry) = self.read()? {
             let is_later = match &entry {
-                Entry::Frame(recorded) => Some(recorded.sample.at.wall > wall),
+                Entry::Frame(recorded) => Some(recorded.is_later(wall)),
                 Entry::Header(_) if until == Until::NextChapter => Some(true),
                 _ => None,
             };
@@ -213,6 +228,7 @@ impl Recording {
             let name = victim_path.as_ref().and_then(|path| name_of(path, &before));
             *victim = name.or(victim.take());
         }
+        self.last = Some(before.at);
         Ok(Some(Marked { begun, oom_kills, before, averages }))
     }
 }
@@ -270,7 +286,7 @@ mod tests {
         let place = index::find(&segments, at(58).wall, None).unwrap();
         thin(&mut File::open(&path).unwrap(), &mut File::create(&thinner).unwrap()).unwrap();
         fs::rename(thinner, &path).unwrap();
-        let open = || Recording::from_place(&path, &segments, &place).unwrap();
+        let open = || Recording::from_place(&path, &segments, &place, index::END).unwrap();
         assert_eq!(ticks(open()), (36..=60).collect::<Vec<_>>());
         let mut near = open();
         let marked = near.skip_to(place.mark.unwrap()).unwrap().unwrap();
@@ -325,7 +341,7 @@ mod tests {
         let is_lost = |bytes: &[u8], chapter, wall| {
             fs::write(&path, bytes).unwrap();
             let place = find(at(wall).wall);
-            let is_lost = match Recording::from_place(&path, &segments, &place) {
+            let is_lost = match Recording::from_place(&path, &segments, &place, index::END) {
                 Ok(recording) => recording.lost().is_some(),
                 Err(_) => true,
             };

@@ -1,6 +1,7 @@
 use super::*;
 use crate::record::journal::{Bounds, Journal, Start};
 use isobar_core::model::decision::Decision;
+use isobar_core::model::sample::Sample;
 use isobar_core::model::units::Nanos;
 use isobar_core::policy::engine::Standing;
 
