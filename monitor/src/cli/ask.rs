@@ -71,6 +71,11 @@ impl AgentArgs {
         Ok(self.plan.plan(None)?.settings)
     }
 
+    /// True if an option says which agent is asked, or that none is.
+    pub(crate) fn is_given(&self) -> bool {
+        self.no_agent || self.agent.is_some() || self.is_elsewhere()
+    }
+
     /// True if the answer is not about this machine.
     pub(crate) fn is_elsewhere(&self) -> bool {
         self.node.is_given()

@@ -91,9 +91,10 @@ pub(super) fn document(ask: &ask::AgentArgs, sampling: &[String]) -> Result<Valu
 enum By {
     /// A running agent: what it may do is in its capabilities, whatever this process may.
     Agent,
-    /// This process, because no agent answered.
+    /// This process, or nothing, because no agent answered at the usual address.
     Doctor,
-    None,
+    /// The same where an option said that none is asked, or one at another address.
+    Asked,
 }
 
 type Diagnosis = (Vec<Finding>, Result<Probes>);
@@ -104,8 +105,8 @@ fn diagnose(ask: &ask::AgentArgs, sampling: &[String]) -> Result<Diagnosis> {
     let eye = ask::Eye::open(ask, sampling);
     let by = match &eye {
         Ok(ask::Eye::Agent { .. }) => By::Agent,
-        Ok(ask::Eye::Own(_)) => By::Doctor,
-        Err(_) => By::None,
+        _ if ask.is_given() => By::Asked,
+        _ => By::Doctor,
     };
     let view = eye.and_then(|mut eye| eye.look());
     let findings = if ask.is_elsewhere() { Vec::new() } else { checks::all(by) };

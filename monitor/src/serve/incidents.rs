@@ -51,6 +51,7 @@ impl Disk {
         let (reply, answer) = oneshot::channel();
         // A client that leaves ends no read: its turn lasts as long as the read does.
         spawn_blocking(move || {
+            PACE.with_borrow_mut(Pace::begin);
             let _ = reply.send(read());
             PACE.with_borrow_mut(Pace::between);
             drop(turn);

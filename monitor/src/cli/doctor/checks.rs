@@ -182,6 +182,9 @@ fn port(by: By) -> Finding {
         Err(why) if why.kind() == io::ErrorKind::AddrInUse && by == By::Agent => {
             Finding::ok("port", format!("{LISTEN} is in use, and an agent answers"))
         }
+        Err(why) if why.kind() == io::ErrorKind::AddrInUse && by == By::Asked => {
+            Finding::ok("port", format!("{LISTEN} is in use; no agent was asked there"))
+        }
         Err(why) if why.kind() == io::ErrorKind::AddrInUse => Finding::missing(
             "port",
             format!("{LISTEN} is in use, and no agent answers"),

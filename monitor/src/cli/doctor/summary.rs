@@ -24,12 +24,19 @@ pub(super) struct Summary<'a> {
     off: Vec<&'a str>,
     /// Objects that this node does not have or refuses: files of a newer kernel, for instance.
     unread: Vec<&'a str>,
+    /// Of the process that looked. Without privileges no program can be loaded, whatever the kernel has.
+    #[serde(skip)]
+    has_privileges: bool,
 }
 
 impl<'a> Summary<'a> {
     /// Without `probes`, they are unknown.
     pub(super) fn of(findings: &'a [Finding], probes: Option<&'a [Capability]>) -> Self {
         let mut this = Self::default();
+        let is_privilege = |finding: &&Finding| finding.name.starts_with("CAP_");
+        let mut privileges = findings.iter().filter(is_privilege).peekable();
+        this.has_privileges = privileges.peek().is_some()
+            && privileges.all(|one| !one.needed || one.state == State::Ok);
         for Finding { name, state, needed, .. } in findings {
             match (state, needed) {
                 (State::Ok, _) => this.n_ok += 1,
@@ -63,9 +70,8 @@ impl<'a> Summary<'a> {
         let is_well = [&self.missing, &self.absent, &self.unknown].iter().all(|all| all.is_empty());
         let is_privilege = |name: &&str| name.starts_with("CAP_");
         let lacks_privilege = self.missing.iter().any(is_privilege);
-        // Without privileges the programs cannot be loaded, whatever the kernel has.
         let is_of_kernel = |name: &&str| match *name {
-            KERNEL_SIDE => !lacks_privilege,
+            KERNEL_SIDE => self.has_privileges,
             "port" => false,
             name => !is_privilege(&name),
         };
@@ -101,6 +107,7 @@ mod tests {
     #[test]
     fn summary_of_findings() {
         let ok = || Finding::ok("kernel", "6.12");
+        let may = || Finding::ok("CAP_BPF", "").needed();
         let absent = || Finding::missing("controllers", "io", "enable it");
         let needed = |name| Finding::missing(name, "", "").needed();
         let probe = |state| Capability::new("sched_switch", state, "");
@@ -110,7 +117,7 @@ mod tests {
         let none = [Capability::new(KERNEL_SIDE, CapabilityState::Absent, "")];
         let unknown = Finding::unknown("cgroup v2", "");
         #[rustfmt::skip]
-        let table: [(&[Finding], &[Capability], Code, &str); 10] = [
+        let table: [(&[Finding], &[Capability], Code, &str); 11] = [
             // findings, probes, code, line
             (&[ok()],                               &attached, Code::Ok,                "2 ok"),
             (&[ok()],                               &off,      Code::Ok,                "1 ok; 1 off: sched_switch"),
@@ -119,7 +126,8 @@ mod tests {
             (&[unknown],                            &attached, Code::Failure,           "1 ok; 1 unknown: cgroup v2"),
             (&[needed("CAP_BPF"), absent()],        &attached, Code::NotPermitted,      "1 ok; 1 MISSING, and needed: CAP_BPF; 1 absent, and isobar works without: controllers"),
             (&[needed("port")],                     &attached, Code::Failure,           "1 ok; 1 MISSING, and needed: port"),
-            (&[ok()],                               &none,     Code::UnsupportedKernel, "1 ok; 1 MISSING, and needed: kernel side"),
+            (&[ok(), may()],                        &none,     Code::UnsupportedKernel, "2 ok; 1 MISSING, and needed: kernel side"),
+            (&[ok()],                               &none,     Code::Failure,           "1 ok; 1 MISSING, and needed: kernel side"), // an agent's
             (&[needed("CAP_BPF")],                  &none,     Code::NotPermitted,      "0 ok; 2 MISSING, and needed: CAP_BPF, kernel side"),
             (&[needed("CAP_BPF"), needed("PSI")],   &attached, Code::UnsupportedKernel, "1 ok; 2 MISSING, and needed: CAP_BPF, PSI"),
         ];

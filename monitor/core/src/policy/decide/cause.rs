@@ -3,7 +3,7 @@
 //! Rules: docs/policy.md, "Who pays for memory".
 
 use super::choose::{EXAMINED, harm_floor, worth_it};
-use super::joint::joint;
+use super::joint::{joint, taken_by};
 use super::oom::{is_marked, kernel_takes};
 use super::pending::sum;
 use super::reclaim::reclaim_first;
@@ -188,10 +188,18 @@ impl Shortage<'_> {
         self.largest().is_some_and(takes)
     }
 
-    /// Whether to hold back would cost another party's life: memory is gone in a moment, and the kernel
-    /// would take none of those who took it.
-    fn costs_another(&self, standing: &ReliefStanding) -> bool {
-        Kind::of(self.first) == Kind::MemoryEmergency && !self.is_covered(standing)
+    /// Whether to spare this one would cost another party's life: memory is gone in a moment, the kernel
+    /// would take none of those who took it, and a mark does not change that.
+    fn costs_another(&self, standing: &ReliefStanding, cause: &Candidate) -> bool {
+        let Self { question, first, loss, .. } = *self;
+        let scope = Purpose::of(&first.threshold).scope;
+        let is_marked =
+            |taker: &Taker| !taker.may_be_marked || is_marked(question, standing, &taker.uid);
+        let takes = |taker| kernel_takes(question, standing, taker, scope);
+        Kind::of(first) == Kind::MemoryEmergency
+            && taken_by(cause).is_some()
+            && loss.takers.iter().any(is_marked)
+            && !loss.takers.iter().any(takes)
     }
 
     /// Takers that may be ended. Where a party that is no candidate took most, who uses what it
@@ -209,8 +217,8 @@ impl Shortage<'_> {
     fn step(&self, standing: &ReliefStanding, causes: &[Candidate]) -> Option<Proposal> {
         let Self { question, first, takers, .. } = *self;
         let floor = harm_floor(question, &first.threshold, takers);
-        let may_end =
-            standing.budget_again(question.relief, first).is_none() || self.costs_another(standing);
+        let may_end = standing.budget_again(question.relief, first).is_none()
+            || causes.first().is_some_and(|cause| self.costs_another(standing, cause));
         let joint = joint(question, standing, first, causes);
         let list: Vec<_> = joint.iter().chain(worth_it(causes, floor)).collect();
         let chosen = first_of(question, standing, first, &list, may_end);

@@ -102,6 +102,7 @@ fn other_taker(
     let candidate = ranking.candidates.first()?;
     let is = |uid: &str| candidate.uids().any(|own| *own == *uid);
     let took = |loss: &Loss| loss.takers.iter().any(|taker| is(&taker.uid));
-    let is_other = !is(&action.target.uid) && ranking.loss.as_ref().is_none_or(took);
+    let is_other =
+        !action.target.uids().any(|uid| is(uid)) && ranking.loss.as_ref().is_none_or(took);
     is_other.then(|| of_those(question, standing, first, &[candidate]))?
 }

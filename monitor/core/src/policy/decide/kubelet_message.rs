@@ -27,7 +27,7 @@ pub(super) fn shortage(
             .map(|seen| signal.quantity(part.of(seen.capacity))),
     };
     let resource = signal.resource();
-    let pod = sample.pod(&target.uid);
+    let pod = target.uids().find_map(|uid| sample.pod(uid));
     let containers = match (resource, pod) {
         (Resource::Memory, Some(pod)) => each(pod, "memory", |c| in_memory(c, sample)),
         (Resource::Storage, Some(pod)) => {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Question;
-use super::pending::{is_empty, sum};
+use super::pending::is_empty;
 use crate::model::cgroup::Cgroup;
 use crate::model::decision::StepKind::{
     self, Evict, KillContainers, Mark, Reclaim, ReleaseMemory, Squeeze, StopContainers,
@@ -16,7 +16,6 @@ use crate::model::units::{Bytes, Nanos};
 use crate::policy::assess::pressure::is_emergency;
 use crate::policy::rank::harm::HarmStanding;
 use crate::policy::rank::{Purpose, REAL_PART};
-use crate::policy::takers::{Counts, freed_by_end};
 
 /// The kernel gives no cgroup less CPU weight.
 const LEAST_WEIGHT: u64 = 1;
@@ -162,14 +161,6 @@ impl<'a> Able<'a> {
         })
     }
 
-    /// Whether more of its memory is shared, which its pod's end gives back and a kill does not.
-    fn outlives_its_processes(&self) -> bool {
-        let freed = |group: &Cgroup| freed_by_end(group, Counts::Held);
-        let shared = |group: &Cgroup| group.memory.stat.map(|stat| stat.shmem.0);
-        let all = [sum(self.target, self.sample, freed), sum(self.target, self.sample, shared)];
-        matches!(all, [Some(freed), Some(shared)] if shared > freed)
-    }
-
     /// Whether a smaller weight of the target would help others to a CPU: it has not the least already, and
     /// its siblings, whose waits alone its weight decides, wait because of it for as long as the harm budget.
     fn is_in_reach(&self, own: Option<&Cgroup>) -> bool {
@@ -211,10 +202,7 @@ impl<'a> Able<'a> {
         let kind = Kind::of(self.reason);
         let steps = match kind {
             // What takes longer than a kill is better than nothing.
-            Kind::MemoryEmergency
-                if !is_offered(KillContainers, self.relief, self.sample)
-                    || self.outlives_its_processes() =>
-            {
+            Kind::MemoryEmergency if !is_offered(KillContainers, self.relief, self.sample) => {
                 Kind::MemoryNow.steps()
             }
             kind => kind.steps(),

@@ -17,35 +17,6 @@ fn decide_emergency_hurries_the_chosen_victim() {
     assert!(matches!(node.at(6, &left(1)).held, Some(Hold::Settling { .. })));
 }
 
-/// A kill gives no shared memory back, and the end of a pod does.
-#[test]
-fn decide_emergency_evicts_who_holds_shared_memory() {
-    let trigger = pressure(PressureSignal::Exhaustion(seconds(10)));
-    let gone = [Met { measured: seconds(1).0, ..met(trigger) }];
-    #[rustfmt::skip]
-    let table = [
-        // MiB of its processes, MiB that are shared, whether pods can be evicted; the step
-        (300, 100, true,  KillContainers),
-        (100, 300, true,  Evict),
-        (100, 300, false, StopContainers),
-    ];
-    for (anon, shmem, can_evict, want) in table {
-        let mut node = Node::new();
-        let stat = MemoryStat {
-            anon: Bytes(anon * MIB),
-            file: Bytes(shmem * MIB),
-            shmem: Bytes(shmem * MIB),
-            ..MemoryStat::default()
-        };
-        let first = node.sample.cgroups.get_mut(&CgroupId(10)).unwrap();
-        Arc::make_mut(first).memory.stat = Some(stat);
-        if !can_evict {
-            node.relief.steps.remove(&Evict);
-        }
-        assert_eq!(short(&node.at(1, &gone)), Some(("a", want)), "{anon} {shmem} {can_evict}");
-    }
-}
-
 /// A small victim is ending when another one takes the node.
 #[test]
 fn decide_emergency_asks_whether_the_chosen_victim_suffices() {
