@@ -336,11 +336,16 @@ fn doctor_findings() {
     let got = output(&["doctor", "-o", "json", "--agent", &agent]);
     let diagnosis: Value = serde_json::from_slice(&got.stdout).unwrap();
     let findings = diagnosis["findings"].as_array().unwrap();
-    let find = |name: &str| findings.iter().find(|f| f["name"] == name).cloned();
-    for name in
-        ["kernel", "BTF", "PSI", "cgroup v2", "CAP_BPF", "CAP_PERFMON", "RLIMIT_NOFILE", "port"]
-    {
-        assert!(find(name).is_some(), "{name} is not looked at");
+    let is_in = |findings: &[Value], name: &str| findings.iter().any(|f| f["name"] == name);
+    for name in ["kernel", "BTF", "PSI", "cgroup v2", "port"] {
+        assert!(is_in(findings, name), "{name} is not looked at");
+    }
+    // What the agent may do is in its capabilities, whatever this process may.
+    let own = output(&["doctor", "-o", "json", "--no-agent", "--probes", "none"]);
+    let own: Value = serde_json::from_slice(&own.stdout).unwrap();
+    for name in ["CAP_BPF", "CAP_PERFMON", "RLIMIT_NOFILE"] {
+        let looked_at = [own["findings"].as_array().unwrap(), findings].map(|all| is_in(all, name));
+        assert_eq!(looked_at, [true, false], "{name}");
     }
     assert_eq!(diagnosis["capabilities"].as_array().unwrap().len(), 6);
     // To which `status` points.

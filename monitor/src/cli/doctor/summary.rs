@@ -84,7 +84,7 @@ impl<'a> Summary<'a> {
     }
 
     pub(super) fn line(&self) -> String {
-        let Self { n_ok, absent, missing, unknown, off, unread } = self;
+        let Self { n_ok, absent, missing, unknown, off, unread, .. } = self;
         let parts = [
             ("MISSING, and needed", missing),
             ("absent, and isobar works without", absent),

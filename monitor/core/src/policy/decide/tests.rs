@@ -2,6 +2,7 @@ mod beside;
 mod clean_up;
 mod emergency;
 mod endings;
+mod joint;
 mod kept;
 mod kernel_kills;
 mod node;

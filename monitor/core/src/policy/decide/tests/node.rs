@@ -79,8 +79,13 @@ impl Node {
         Snapshot::between(None, &self.sample, &mut Averages::default())
     }
 
-    /// Judges at a second of the boot clock, with `met` met and due.
-    pub(super) fn at(&mut self, second: u64, met: &[Met]) -> Relief {
+    /// Asks at a second of the boot clock, with `met` met and due.
+    pub(super) fn ask<T>(
+        &mut self,
+        second: u64,
+        met: &[Met],
+        answer: impl FnOnce(&Question<'_>, &mut ReliefStanding) -> T,
+    ) -> T {
         self.sample.at = Moment { boot: seconds(second), wall: seconds(second) };
         let snapshot = self.snapshot();
         let question = Question {
@@ -102,7 +107,12 @@ impl Node {
             observations: &[],
             outlooks: &self.outlooks,
         };
-        let verdict = decide(&question, &mut self.standing);
+        answer(&question, &mut self.standing)
+    }
+
+    /// The decision.
+    pub(super) fn at(&mut self, second: u64, met: &[Met]) -> Relief {
+        let verdict = self.ask(second, met, decide);
         self.sample.outcomes.clear();
         self.act(&verdict);
         self.ranking.candidates.retain(|candidate| {
