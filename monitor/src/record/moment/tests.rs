@@ -1,6 +1,6 @@
 use super::*;
 use crate::record::journal::{Bounds, Journal, Start};
-use crate::serve::film::reel::Reel;
+use crate::record::replay::Replay;
 use isobar_core::policy::engine::Engine;
 
 /// The wall clock where it is right, in seconds, when the kernel's has none.
@@ -36,9 +36,11 @@ fn record(path: &Path, runs: &[Ran]) {
 /// From a mark, and from the header of the chapter.
 fn found(path: &Path, wall: Nanos) -> [Option<(String, u64)>; 2] {
     let near = at(path, wall).unwrap().map(|tick| (tick.facts.boot_id, tick.snapshot.tick));
-    let mut reel = Reel::open_at(path, wall).unwrap();
-    reel.run_to(wall).unwrap();
-    let far = reel.view().map(|view| (view.facts.boot_id.clone(), view.snapshot.tick));
+    let mut replay = Replay::new(Recording::open_at(path, wall).unwrap(), None);
+    let mut far = None;
+    while let Some(step) = replay.step_before(wall).unwrap() {
+        far = Some((replay.facts().unwrap().boot_id.clone(), step.snapshot.tick));
+    }
     [near, far]
 }
 
