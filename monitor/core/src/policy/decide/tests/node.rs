@@ -110,7 +110,7 @@ impl Node {
         answer(&question, &mut self.standing)
     }
 
-    /// The decision.
+    /// Decides then, and does what was decided.
     pub(super) fn at(&mut self, second: u64, met: &[Met]) -> Relief {
         let verdict = self.ask(second, met, decide);
         self.sample.outcomes.clear();
