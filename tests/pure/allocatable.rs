@@ -212,6 +212,19 @@ fn allocatable_apply_refuses() {
     ] {
         assert!(table.contains(said), "{said:?} in\n{table}");
     }
+    // The defaults would take back what the kubelet has written.
+    let untold = machine.write(
+        "untold.yaml",
+        "apiVersion: isobar/v1alpha1\nkind: MonitorConfiguration\nkubeReserved: {memory: 1Gi}\n",
+    );
+    let written = || std::fs::read_to_string(machine.at("cgroup/kubepods/memory.max")).unwrap();
+    let before = written();
+    let untold = refusal(&ask(&["--config", &untold]));
+    assert!(
+        untold.contains("what the kubelet reserves is not known; name the kubelet's"),
+        "{untold}"
+    );
+    assert_eq!(written(), before);
     let unsaid = refusal(&ask(&[]));
     assert!(unsaid.contains("add --config or --kubelet-config"), "{unsaid}");
     let usage = ask(&["--config", &config, "--roll-back"]);

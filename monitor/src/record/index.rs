@@ -72,8 +72,8 @@ pub(super) struct Place {
     pub(super) chapter: u64,
     /// The byte where the last mark in the chapter begins that is before the moment.
     pub(super) mark: Option<u64>,
-    /// By the kernel's clock: in the chapter, ticks up to then stand before the moment, wherever the wall
-    /// clock stood.
+    /// By the kernel's clock: in the chapter, ticks up to then stand before the moment, whatever the wall
+    /// clock said of them.
     pub(super) until: Nanos,
     /// What was written after it is later by the wall clock, too.
     pub(super) is_last: bool,

@@ -164,7 +164,7 @@ fn waits(out: &mut Markup, incident: &Incident) {
             out.leaf("meter", &[("max", "100"), ("value", &share)], &format!("{share} %"));
         });
     };
-    out.section("Who made whom wait for a CPU", |out| {
+    out.section("Who made others wait for a CPU", |out| {
         if incident.waits.is_empty() {
             out.leaf("p", &[("class", "quiet")], "No such wait was measured in this record.");
             return;

@@ -1,7 +1,6 @@
 //! What is done while no time is left, or a victim comes back at once.
 
 use super::*;
-use crate::model::decision::Outlook;
 
 #[test]
 fn decide_emergency_hurries_the_chosen_victim() {
@@ -34,14 +33,7 @@ fn decide_emergency_asks_whether_the_chosen_victim_suffices() {
         assert_eq!(short(&node.at(1, &left(8))), Some(("a", Evict)));
         let at = node.ranking.candidates.iter().position(|one| one.uid == first).unwrap();
         node.ranking.candidates.swap(0, at);
-        node.outlooks = vec![Outlook {
-            scope: ScopeName::Kubepods,
-            growth: Some(Bytes(growth * MIB)),
-            left: None,
-            lasts: None,
-            efficiency: None,
-            refaults: None,
-        }];
+        node.loses(growth);
         let verdict = node.at(5, &left(2));
         assert_eq!(short(&verdict), Some((want, KillContainers)), "{growth} {first}");
         let n = if want == "a" { 1 } else { 2 };

@@ -1,7 +1,7 @@
 //! When several takers are one candidate.
 
 use super::*;
-use crate::model::decision::{Loss, Outlook};
+use crate::model::decision::Loss;
 use crate::policy::decide::joint::joint;
 
 /// A pod: MiB that it took, `None` if it is a candidate for what it holds; MiB of its processes, and of
@@ -42,14 +42,7 @@ fn joint_of_those_that_suffice_together() {
             let known = Arc::make_mut(node.sample.pods.as_mut().unwrap());
             known.retain(|uid, _| is_known || *uid != candidate.uid);
         }
-        node.outlooks = vec![Outlook {
-            scope: ScopeName::Kubepods,
-            growth: Some(Bytes(growth * MIB)),
-            left: None,
-            lasts: None,
-            efficiency: None,
-            refaults: None,
-        }];
+        node.loses(growth);
         let trigger = pressure(PressureSignal::Exhaustion(seconds(10)));
         let short_of = Met { measured: seconds(5).0, ..met(trigger) };
         let all = node.ranking.candidates.clone();

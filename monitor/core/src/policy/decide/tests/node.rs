@@ -79,6 +79,18 @@ impl Node {
         Snapshot::between(None, &self.sample, &mut Averages::default())
     }
 
+    /// All pods together lose so many MiB a second.
+    pub(super) fn loses(&mut self, growth: u64) {
+        self.outlooks = vec![Outlook {
+            scope: ScopeName::Kubepods,
+            growth: Some(Bytes(growth * MIB)),
+            left: None,
+            lasts: None,
+            efficiency: None,
+            refaults: None,
+        }];
+    }
+
     /// Asks at a second of the boot clock, with `met` met and due.
     pub(super) fn ask<T>(
         &mut self,
