@@ -99,16 +99,16 @@ impl Shortage<'_> {
     /// threshold demands it, another one pays.
     fn measured(&self, standing: &ReliefStanding) -> Result<Option<Proposal>, Hold> {
         let Self { question, field, first, .. } = *self;
-        let chosen = self
-            .mark(standing, |taker| !self.is_candidate(taker))
-            .or_else(|| reclaim_first(question, standing, field, first))
-            .or_else(|| self.step(standing, &self.causes(standing)))
-            // Nothing more can be done to those who took it: if memory runs out, it is their turn.
-            .or_else(|| self.mark(standing, |_| true));
         // In an emergency, too, in which exhaustion of the same memory comes first.
         let scope = |met: &Met| Purpose::of(&met.threshold).scope;
         let is_demanded = |met: &&Met| met.is_due && is_hard(met) && scope(met) == scope(first);
         let hard = question.met.iter().find(is_demanded);
+        let chosen = self
+            .mark(standing, |taker| !self.is_candidate(taker))
+            .or_else(|| reclaim_first(question, standing, field, first))
+            .or_else(|| self.step(standing, &self.causes(standing), hard.is_some()))
+            // Nothing more can be done to those who took it: if memory runs out, it is their turn.
+            .or_else(|| self.mark(standing, |_| true));
         let hard = hard.filter(|_| !self.is_covered(standing));
         match hard {
             // A slow leak has no name yet, and takes its time.
@@ -188,7 +188,7 @@ impl Shortage<'_> {
         self.largest().is_some_and(takes)
     }
 
-    /// Whether to spare this one would cost another party's life: memory is gone in a moment, the kernel
+    /// Whether to spare this one would cost another party's life, where memory is all but gone: the kernel
     /// would take none of those who took it, and a mark does not change that.
     fn costs_another(&self, standing: &ReliefStanding, cause: &Candidate) -> bool {
         let Self { question, first, loss, .. } = *self;
@@ -196,8 +196,7 @@ impl Shortage<'_> {
         let is_marked =
             |taker: &Taker| !taker.may_be_marked || is_marked(question, standing, &taker.uid);
         let takes = |taker| kernel_takes(question, standing, taker, scope);
-        Kind::of(first) == Kind::MemoryEmergency
-            && taken_by(cause).is_some()
+        taken_by(cause).is_some()
             && loss.takers.iter().any(is_marked)
             && !loss.takers.iter().any(takes)
     }
@@ -213,12 +212,19 @@ impl Shortage<'_> {
         self.field.takers_above_request(EXAMINED, least)
     }
 
-    /// A step on one of `causes` whose end gives enough back.
-    fn step(&self, standing: &ReliefStanding, causes: &[Candidate]) -> Option<Proposal> {
+    /// A step on one of `causes` whose end gives enough back. `is_demanded`: by a hard threshold.
+    fn step(
+        &self,
+        standing: &ReliefStanding,
+        causes: &[Candidate],
+        is_demanded: bool,
+    ) -> Option<Proposal> {
         let Self { question, first, takers, .. } = *self;
         let floor = harm_floor(question, &first.threshold, takers);
+        let is_all_but_gone = is_demanded || Kind::of(first) == Kind::MemoryEmergency;
         let may_end = standing.budget_again(question.relief, first).is_none()
-            || causes.first().is_some_and(|cause| self.costs_another(standing, cause));
+            || is_all_but_gone
+                && causes.first().is_some_and(|cause| self.costs_another(standing, cause));
         let joint = joint(question, standing, first, causes);
         let list: Vec<_> = joint.iter().chain(worth_it(causes, floor)).collect();
         let chosen = first_of(question, standing, first, &list, may_end);

@@ -9,14 +9,16 @@ use crate::model::pod::QosClass;
 #[test]
 fn takers_pay_beyond_the_budget_before_the_kernel_takes_another() {
     #[rustfmt::skip]
-    let table: [(usize, Kib, Kib, Kib, u32); 4] = [
-        // pods that take, MiB a second of each, until so many MiB, what another holds, ended wrongly
-        (14, 1, 100, 250,   0),
-        (40, 1, 60,  400,   0),
-        (40, 2, 60,  1_500, 0),
-        (5,  3, 300, 250,   0), // as many as the budget has
+    let table: [(u32, usize, Kib, Kib, Kib, u32); 6] = [
+        // the budget, pods that take, MiB a second of each, until so many MiB, what another holds, ended wrongly
+        (5, 14, 1, 100, 250,   0),
+        (5, 40, 1, 60,  400,   0),
+        (5, 40, 2, 60,  1_500, 0),
+        (5, 5,  3, 300, 250,   0), // as many as the budget has
+        (1, 14, 1, 100, 250,   0),
+        (1, 40, 2, 60,  1_500, 0), // it is spent as the kubelet's threshold is met, before an emergency
     ];
-    for (n, rate, until, other, wrong) in table {
+    for (budget, n, rate, until, other, wrong) in table {
         let pod = |at: usize, party| Party {
             path: format!("/kubepods/besteffort/pod{at}"),
             class: Some(QosClass::BestEffort),
@@ -28,7 +30,8 @@ fn takers_pay_beyond_the_budget_before_the_kernel_takes_another() {
         parties.push(pod(n, steady(other * MIB)));
         // Half of what they would take is there.
         let memory = (other + 200 + n as Kib * until / 2) * MIB;
-        let toll = Node::of(memory, 100 * MIB, parties).run(Policy::Engine(Order::Cause), 60);
-        assert_eq!((toll.wrong, toll.out_of_memory), (wrong, 0), "{n} {rate} {other}: {toll:?}");
+        let node = Node { budget, ..Node::of(memory, 100 * MIB, parties) };
+        let toll = node.run(Policy::Engine(Order::Cause), 60);
+        assert_eq!((toll.wrong, toll.out_of_memory), (wrong, 0), "{budget} {n} {other}: {toll:?}");
     }
 }

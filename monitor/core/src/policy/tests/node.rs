@@ -94,6 +94,8 @@ pub(super) struct Node {
     pub(super) in_force: Vec<InForce>,
     /// Pods can be evicted.
     pub(super) has_api: bool,
+    /// So many victims at most that did not end the shortage.
+    pub(super) budget: u32,
     /// Pods that were asked to end, and when they do.
     pub(super) ending: Vec<(u64, usize)>,
     /// What the API tells of the pods, until one is replaced.
@@ -105,7 +107,12 @@ impl Node {
     pub(super) fn of(memory: Kib, base: Kib, parties: Vec<Party>) -> Self {
         let (dice, has_api, pods_limit) = (Dice::new(1), false, memory - 100 * MIB);
         let (toll, in_force, ending, told) = Default::default();
-        Self { memory, pods_limit, dice, base, parties, toll, in_force, has_api, ending, told }
+        let budget = Settings::default().relief.budget;
+        #[rustfmt::skip]
+        let node = Self {
+            memory, pods_limit, dice, base, parties, toll, in_force, has_api, budget, ending, told,
+        };
+        node
     }
 
     pub(super) fn run(self, policy: Policy, seconds: u64) -> Toll {
@@ -121,7 +128,11 @@ impl Node {
     ) -> Toll {
         let mut engine = match policy {
             Policy::Kernel => None,
-            Policy::Engine(order) => Some(Engine::new(settings(order), Standing::new(4))),
+            Policy::Engine(order) => {
+                let mut settings = settings(order);
+                settings.relief.budget = self.budget;
+                Some(Engine::new(settings, Standing::new(4)))
+            }
         };
         let (mut now, mut step, mut tick) = (0, 1_000, 0);
         while now < seconds * 1_000 {
