@@ -77,11 +77,21 @@ impl Scale {
 
     /// By which figure, and from how much on, a candidate is a cause; `None` if there is no such figure.
     fn cause_among(self, contenders: &[Contender], purpose: Purpose, need: &Need) -> Option<By> {
-        let most_harm = contenders.iter().filter_map(|one| Some(one.harm?.others)).max();
-        let most_harm = most_harm.max(need.outside_harm).filter(|most| most.0 >= 1_000_000);
+        let most = |is: &dyn Fn(&Contender) -> bool| {
+            let those = contenders.iter().filter(|one| is(one));
+            those.filter_map(|one| Some(one.harm?.others)).max().max(need.outside_harm)
+        };
         let real = |most: Nanos| Nanos(most.0 / OF_LARGEST);
-        let by_harm =
-            most_harm.map(|most| By::Harm { others: real(most), part: real(need.largest_part) });
+        let by_harm = |most: Option<Nanos>| {
+            let others = real(most.filter(|most| most.0 >= 1_000_000)?);
+            Some(By::Harm { others, part: real(need.largest_part) })
+        };
+        // Who reads back what another party took of its memory charges most of all: within its request it
+        // is no cause. Beside it who grew without reading back makes others wait for far too little.
+        let of_memory = || {
+            let beyond = most(&|one| !self.is_within_request(one));
+            by_harm(beyond.filter(|beyond| Some(*beyond) >= most(&|_| true).map(real)))
+        };
         let by_use = || {
             let most = contenders.iter().filter_map(|one| self.much(one)).max()?.nanos();
             Some(By::Uses((most / i128::from(OF_LARGEST)).max(1)))
@@ -91,9 +101,9 @@ impl Scale {
             None => By::Taken(need.taker_from.unwrap_or_else(|| Need::taker_from(contenders))),
         };
         match (self.resource, purpose.is_about_waiting) {
-            (Resource::Memory, true) => by_harm.or_else(|| Some(by_taken())),
+            (Resource::Memory, true) => of_memory().or_else(|| Some(by_taken())),
             (Resource::Memory, false) => Some(by_taken()),
-            (_, true) => by_harm,
+            (_, true) => by_harm(most(&|_| true)),
             (_, false) if need.taker_from.is_some() => Some(by_taken()),
             (_, false) => by_use(),
         }
@@ -115,14 +125,16 @@ impl Scale {
             By::Holds(promised) => contender.holds_promised(promised),
             // Who runs within its request makes others wait for what they were not promised.
             By::Harm { others, part } => {
-                let is_within = self.exceeds(contender) == Some(Answer::No);
-                let is_promised = self.resource == Resource::Cpu && is_within;
                 let has_part = contender.part.is_none_or(|own| own >= part);
                 let does_harm = contender.harm.is_some_and(|harm| harm.others >= others);
-                !is_promised && has_part && does_harm
+                !self.is_within_request(contender) && has_part && does_harm
             }
             By::Uses(from) => self.much(contender).is_some_and(|much| much.nanos() >= from),
         })
+    }
+
+    fn is_within_request(self, contender: &Contender) -> bool {
+        self.exceeds(contender) == Some(Answer::No)
     }
 
     /// Whether so little of what it took counts, because it requests the rest, that it is no cause.

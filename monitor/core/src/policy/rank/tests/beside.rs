@@ -34,6 +34,36 @@ fn harm_of_an_outsider_is_compared_with_that_of_candidates() {
     }
 }
 
+/// A leak takes the memory in which another pod keeps what it reads, and that one reads it back: it charges
+/// far more than the leak.
+#[test]
+fn who_reads_back_within_its_request_is_no_cause() {
+    let one = |name: &str, request: &str, ms, taken| Contender {
+        harm: harm(ms, 0),
+        ..of(taken, 4_000, pod(name, QosClass::Burstable, 0, request, "9Gi"))
+    };
+    #[rustfmt::skip]
+    let table: [(&str, u64, u64, Option<u64>, &[&str]); 7] = [
+        // what it requests that reads back, ms of harm by it and by the leak, MiB that count as taken; the causes
+        ("16Gi", 270, 41,  Some(200),  &["leak"]),
+        ("16Gi", 270, 41,  None,       &[]),       // what was lost has no cause
+        ("1Gi",  270, 41,  Some(200),  &["reads"]),
+        ("1Gi",  270, 80,  Some(200),  &["reads", "leak"]),
+        ("16Gi", 270, 80,  Some(9000), &["leak"]), // by the harm that it does
+        ("16Gi", 0,   80,  Some(9000), &["leak"]),
+        ("16Gi", 0,   0,   Some(200),  &["leak"]),
+    ];
+    for (request, reads, leaks, from, want) in table {
+        let pods = [one("reads", request, reads, 0), one("leak", "1Gi", leaks, 500)];
+        let taker_from = Some(from.map_or(u64::MAX, |mib| mib << 20));
+        let (need, rules) = (Need { taker_from, ..Need::default() }, settings::Ranking::default());
+        let memory = purpose("kubepods.memory.pressure");
+        let takers = Field::for_need(&pods, memory, Order::Cause, &rules, &need).takers(9);
+        let takers: Vec<_> = takers.iter().map(|taker| taker.name.as_str()).collect();
+        assert_eq!(takers, want, "{request} {reads} {leaks} {from:?}");
+    }
+}
+
 /// What was swapped out counts against the request, too.
 #[test]
 fn takers_above_request_hold_more_than_they_request() {
