@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use self::acted::{acted_on, ended_by_isobar, is_of_taker};
 use self::anew::Anew;
 use self::figures::Holding;
-pub(crate) use self::figures::{Counts, counted, freed_by_end, held, locked, swapped};
+pub(crate) use self::figures::{Counts, cache, counted, freed_by_end, held, locked, swapped};
 use self::fills::Fills;
 use self::heirs::{Heirs, Left, Named, pod_at};
 pub(crate) use self::lost::{Lost, capacity};

@@ -12,7 +12,7 @@ use crate::model::condition::ScopeName;
 use crate::model::decision::{Met, Outlook, Trigger};
 use crate::model::node::Reclaim;
 use crate::model::sample::Sample;
-use crate::model::snapshot::{Scope, working_set};
+use crate::model::snapshot::Scope;
 use crate::model::units::{Bytes, Nanos, Percent, scale};
 use crate::policy::takers::{self, Limited};
 
@@ -63,7 +63,7 @@ impl GrowthStanding {
 #[serde(rename_all = "camelCase")]
 struct Reading {
     at: Nanos,
-    /// In use: of the node `MemTotal` - `MemAvailable`, of pods their working set; plus swap.
+    /// In use: of the node `MemTotal` - `MemAvailable`, of pods what is no page cache; plus swap.
     demand: Bytes,
     reclaim: Option<Reclaim>,
 }
@@ -121,7 +121,7 @@ pub fn low(
 }
 
 /// From so many refaults a second on, cache that is dropped is read back at once: it is in use.
-const THRASH: u64 = 1_000;
+pub(crate) const THRASH: u64 = 1_000;
 
 /// Whether a threshold that is not about an amount is met while page cache is in use. Of an amount,
 /// as the kubelet has it, cache is what it counts itself.
@@ -142,20 +142,22 @@ fn read_node(sample: &Sample, at: Nanos) -> Option<(Reading, Option<Room>)> {
     Some((reading, Some(Room { free, cache, in_vain_counts: true })))
 }
 
-/// kubepods: the limit less its usage, and its reclaimable cache.
+/// kubepods: the limit less its usage, and its page cache, also what is in use of it, as `MemAvailable`
+/// counts it. With it most nodes are full.
 ///
 /// Its reclaim counters include reclaim at each pod's own limit, which is mostly in vain and tells
 /// nothing about kubepods. So efficiency only counts while tasks stall at the allocatable limit.
 fn read_pods(kubepods: &Scope, at: Nanos) -> Option<(Reading, Option<Room>)> {
     let files = kubepods.files.as_ref()?;
     let memory = files.memory;
-    let (current, working_set) = (memory.current?, working_set(files)?);
+    let (current, cache) = (memory.current?, takers::cache(files)?);
+    let used = current.0.saturating_sub(cache.0);
     let room = memory.max.and_then(Limit::at).map(|max| Room {
         free: Bytes(max.saturating_sub(current.0)),
-        cache: Bytes(current.0.saturating_sub(working_set.0)),
+        cache: Bytes(current.0 - used),
         in_vain_counts: kubepods.shortage.is_some_and(|union| union.avg10 > Percent(0)),
     });
-    let demand = Bytes(working_set.0.saturating_add(takers::swapped(files).0));
+    let demand = Bytes(used.saturating_add(takers::swapped(files).0));
     let reclaim = memory.stat.map(|stat| Reclaim {
         scanned: stat.pgscan,
         reclaimed: stat.pgsteal,

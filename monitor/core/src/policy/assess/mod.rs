@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use self::conditions::ConditionStanding;
 use self::growth::GrowthStanding;
+pub(crate) use self::growth::THRASH;
 use self::local_storage::OverrunStanding;
 pub(crate) use self::others::CALM;
 use self::others::{others, waits_for_memory};

@@ -10,11 +10,12 @@ use crate::model::cgroup::{Cgroup, CgroupId};
 use crate::model::decision::{Candidate, Met, StepKind};
 use crate::model::pod::Place;
 use crate::model::units::Bytes;
-use crate::policy::assess::CALM;
-use crate::policy::rank::{Field, REAL_PART};
+use crate::policy::assess::{CALM, THRASH};
+use crate::policy::rank::{Field, Purpose, REAL_PART};
 
 /// Where what is missing is clean cache that the kubelet's formula counts as used, and no task
-/// stalls: the largest cache gives it back, a pod's or, for the node, a service's.
+/// stalls or next to nothing of it is read back: the largest cache gives it back, a pod's or, for the
+/// node, a service's.
 pub(super) fn reclaim_first(
     question: &Question<'_>,
     standing: &ReliefStanding,
@@ -24,7 +25,11 @@ pub(super) fn reclaim_first(
     let want = wanted(first)?;
     let Question { sample, snapshot, .. } = *question;
     let stalls = field.stalls()?;
-    if !is_offered(StepKind::Reclaim, question.relief, sample) || stalls.some >= CALM {
+    let scope = Purpose::of(&first.threshold).scope;
+    let outlook = question.outlooks.iter().find(|outlook| outlook.scope == scope);
+    let refaults = outlook.and_then(|outlook| outlook.refaults);
+    let is_in_use = stalls.some >= CALM && refaults.is_none_or(|refaults| refaults >= THRASH);
+    if !is_offered(StepKind::Reclaim, question.relief, sample) || is_in_use {
         return None;
     }
     let active = |group: &Cgroup| group.memory.stat.map_or(Bytes(0), |stat| stat.active_file);

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use super::acted::{acted_on, ended_by_isobar, is_of_taker};
-use super::figures::{Counts, Holding};
+use super::figures::{Counts, Holding, cache};
 use super::lost::{Lost, capacity};
 use super::{ALONG, RECENT, SHORTEST, TakerStanding, taker_from};
 use crate::model::cgroup::CgroupId;
 use crate::model::condition::ScopeName;
 use crate::model::decision::Phase;
 use crate::model::sample::Sample;
-use crate::model::snapshot::{Snapshot, working_set};
+use crate::model::snapshot::Snapshot;
 use crate::model::threshold::Resource;
 use crate::model::units::Nanos;
 use crate::policy::scope;
@@ -77,8 +77,9 @@ impl<'a> Look<'a> {
         let left = match (counts, within) {
             (Counts::Threads, _) => None,
             (_, Some((_, pods))) => {
-                let held = pods.files.as_deref().and_then(working_set);
-                held.map(|held| capacity.saturating_sub(held.0))
+                let files = pods.files.as_deref();
+                let used = files.and_then(|files| files.memory.current.zip(cache(files)));
+                used.map(|(all, cache)| capacity.saturating_sub(all.0).saturating_add(cache.0))
             }
             (_, None) => sample.node.memory.map(|memory| memory.available.0),
         };

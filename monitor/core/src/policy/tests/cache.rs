@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, Limit, MemoryFiles, MemoryStat};
 use crate::model::decision::StepKind;
-use crate::model::node::Meminfo;
+use crate::model::node::{Meminfo, Reclaim};
 use crate::model::psi::{Line, Pressure};
 use crate::model::sample::{Moment, Sample};
 use crate::model::settings::Settings;
@@ -20,9 +20,15 @@ const MIB: u64 = 1 << 20;
 /// Path, anonymous memory and cache in use, in MiB.
 type Parties = [(&'static str, u64, u64)];
 
+/// PSI memory `some`, and pages that are read back in a second.
+type Stalls = (Percent, u64);
+
+const CALM: Stalls = (Percent(0), 0);
+const STALLED: Stalls = (Percent(5_00), 2_000);
+
 /// The first step and its victim on parties that hold the same for 20 s of 1,000 MiB, of which 50 are
-/// left to all pods or to the node, and PSI memory `some`.
-fn first_step(signal: Signal, parties: &Parties, some: Percent) -> Option<(String, StepKind)> {
+/// left to all pods or to the node.
+fn first_step(signal: Signal, parties: &Parties, some: Stalls) -> Option<(String, StepKind)> {
     step_beside(signal, parties, some, None)
 }
 
@@ -30,7 +36,7 @@ fn first_step(signal: Signal, parties: &Parties, some: Percent) -> Option<(Strin
 fn step_beside(
     signal: Signal,
     parties: &Parties,
-    some: Percent,
+    (some, refaults): Stalls,
     stalled: Option<(&str, MemoryCause, Percent)>,
 ) -> Option<(String, StepKind)> {
     let value = Amount::Quantity("100Mi".parse().unwrap());
@@ -69,6 +75,12 @@ fn step_beside(
         sample.node.memory =
             Some(Meminfo { total, free: available, available, ..Meminfo::default() });
         sample.node.pressure.memory = pressure(some);
+        let refaults = refaults * tick;
+        sample.node.reclaim = Some(Reclaim { refaults, ..Reclaim::default() });
+        for group in sample.cgroups.values_mut().filter(|group| *group.path.0 == *"/kubepods") {
+            let stat = Arc::make_mut(group).memory.stat.as_mut().unwrap();
+            stat.workingset_refault_file = refaults;
+        }
         let Some((stalled, cause, others)) = stalled else {
             return engine.step(sample).decision.relief;
         };
@@ -98,19 +110,20 @@ fn cache_is_taken_back_first() {
     const MAPPED: &str = "/kubepods/besteffort/podmapped";
     const OTHER: &str = "/kubepods/besteffort/podother";
     const GUARANTEED: &str = "/kubepods/podguaranteed";
-    let (calm, stalls) = (Percent(0), Percent(5_00));
-    type Row = (&'static Parties, Percent, Option<(&'static str, StepKind)>);
+    type Row = (&'static Parties, Stalls, Option<(&'static str, StepKind)>);
     #[rustfmt::skip]
-    let table: [Row; 5] = [
-        // pods, PSI some, first step
-        (&[(MAPPED, 50, 600), (OTHER, 300, 0)],     calm,   Some(("mapped", Reclaim))),
-        (&[(MAPPED, 50, 200), (OTHER, 100, 600)],   calm,   Some(("other", Reclaim))),
+    let table: [Row; 6] = [
+        // pods, stalls, first step
+        (&[(MAPPED, 50, 600), (OTHER, 300, 0)],     CALM,   Some(("mapped", Reclaim))),
+        (&[(MAPPED, 50, 200), (OTHER, 100, 600)],   CALM,   Some(("other", Reclaim))),
         // Tasks stall, so the cache is in use; the kubelet's order goes by the working set.
-        (&[(MAPPED, 50, 600), (OTHER, 300, 0)],     stalls, Some(("mapped", StopContainers))),
+        (&[(MAPPED, 50, 600), (OTHER, 300, 0)],     STALLED, Some(("mapped", StopContainers))),
+        // They stall as cache is dropped that is not read back.
+        (&[(MAPPED, 50, 600), (OTHER, 300, 0)],     (STALLED.0, 100), Some(("mapped", Reclaim))),
         // Too little of what is missing is cache.
-        (&[(MAPPED, 640, 10), (OTHER, 300, 0)],     calm,   Some(("mapped", StopContainers))),
+        (&[(MAPPED, 640, 10), (OTHER, 300, 0)],     CALM,   Some(("mapped", StopContainers))),
         // Its cache was promised.
-        (&[(GUARANTEED, 50, 600), (OTHER, 300, 0)], calm,   Some(("other", StopContainers))),
+        (&[(GUARANTEED, 50, 600), (OTHER, 300, 0)], CALM,   Some(("other", StopContainers))),
     ];
     for (pods, some, want) in table {
         let got = first_step(Signal::AllocatableMemoryAvailable, pods, some);
@@ -126,22 +139,21 @@ fn cache_of_a_service_is_taken_back_before_a_pod_pays_for_it() {
     const KUBELET: &str = "/system.slice/kubelet.service";
     const RESERVED: &str = "/reserved/helper.service";
     const POD: &str = "/kubepods/besteffort/podother";
-    let (calm, stalls) = (Percent(0), Percent(5_00));
-    type Row = (&'static Parties, Percent, Option<(&'static str, StepKind)>);
+    type Row = (&'static Parties, Stalls, Option<(&'static str, StepKind)>);
     #[rustfmt::skip]
     let table: [Row; 8] = [
-        // parties, PSI some, first step
-        (&[(BACKUP, 50, 600), (POD, 300, 0)],   calm,   Some((BACKUP, Reclaim))),
-        (&[(BACKUP, 50, 200), (POD, 100, 600)], calm,   Some(("other", Reclaim))),
-        (&[(BACKUP, 50, 400), (POD, 200, 300)], calm,   Some((BACKUP, Reclaim))),
-        (&[(BACKUP, 50, 600), (POD, 300, 0)],   stalls, Some(("other", StopContainers))),
+        // parties, stalls, first step
+        (&[(BACKUP, 50, 600), (POD, 300, 0)],   CALM,   Some((BACKUP, Reclaim))),
+        (&[(BACKUP, 50, 200), (POD, 100, 600)], CALM,   Some(("other", Reclaim))),
+        (&[(BACKUP, 50, 400), (POD, 200, 300)], CALM,   Some((BACKUP, Reclaim))),
+        (&[(BACKUP, 50, 600), (POD, 300, 0)],   STALLED, Some(("other", StopContainers))),
         // Many have some, and together more than what is missing.
         (&[(POD, 650, 30), ("/a", 40, 25), ("/b", 40, 25), ("/c", 40, 25), ("/d", 50, 25)],
-                                                calm,   Some(("other", Reclaim))),
+                                                CALM,   Some(("other", Reclaim))),
         // Of what the node cannot do without nothing is taken, and of what is reserved.
-        (&[(KUBELET, 50, 600), (POD, 300, 0)],  calm,   Some(("other", StopContainers))),
-        (&[(RESERVED, 50, 600), (POD, 300, 0)], calm,   Some(("other", StopContainers))),
-        (&[(BACKUP, 10, 0), (POD, 940, 0)],     calm,   Some(("other", StopContainers))),
+        (&[(KUBELET, 50, 600), (POD, 300, 0)],  CALM,   Some(("other", StopContainers))),
+        (&[(RESERVED, 50, 600), (POD, 300, 0)], CALM,   Some(("other", StopContainers))),
+        (&[(BACKUP, 10, 0), (POD, 940, 0)],     CALM,   Some(("other", StopContainers))),
     ];
     for (parties, some, want) in table {
         let got = first_step(Signal::MemoryAvailable, parties, some);
@@ -149,7 +161,7 @@ fn cache_of_a_service_is_taken_back_before_a_pod_pays_for_it() {
         assert_eq!(got, want, "{parties:?} {some:?}");
     }
     let of_pods = [(BACKUP, 9, 600), (POD, 950, 0)];
-    let got = first_step(Signal::AllocatableMemoryAvailable, &of_pods, calm);
+    let got = first_step(Signal::AllocatableMemoryAvailable, &of_pods, CALM);
     assert_eq!(got, Some(("other".into(), StopContainers)), "it lies outside of the limit");
 }
 
@@ -160,22 +172,21 @@ fn cache_is_taken_back_beside_a_pod_at_its_own_limit() {
     const SMALL: &str = "/kubepods/burstable/podsmall";
     const MAPPED: &str = "/kubepods/besteffort/podmapped";
     const OTHER: &str = "/kubepods/besteffort/podother";
-    let (calm, stalls) = (Percent(0), Percent(5_00));
     use MemoryCause::{Global, OwnLimit};
-    type Row = (&'static Parties, MemoryCause, Percent, (&'static str, StepKind));
+    type Row = (&'static Parties, MemoryCause, Stalls, (&'static str, StepKind));
     #[rustfmt::skip]
     let table: [Row; 4] = [
         // pods, why the small one stalls, PSI some of the others, first step
-        (&[(SMALL, 30, 20), (MAPPED, 50, 600), (OTHER, 250, 0)], OwnLimit, calm,   ("mapped", Reclaim)),
+        (&[(SMALL, 30, 20), (MAPPED, 50, 600), (OTHER, 250, 0)], OwnLimit, CALM,   ("mapped", Reclaim)),
         // It alone stalls, and the node is short.
-        (&[(SMALL, 30, 20), (MAPPED, 50, 600), (OTHER, 250, 0)], Global,   calm,   ("mapped", StopContainers)),
-        (&[(SMALL, 30, 20), (MAPPED, 50, 600), (OTHER, 250, 0)], OwnLimit, stalls, ("mapped", StopContainers)),
+        (&[(SMALL, 30, 20), (MAPPED, 50, 600), (OTHER, 250, 0)], Global,   CALM,   ("mapped", StopContainers)),
+        (&[(SMALL, 30, 20), (MAPPED, 50, 600), (OTHER, 250, 0)], OwnLimit, STALLED, ("mapped", StopContainers)),
         // Its own cache is in use.
-        (&[(SMALL, 30, 600), (MAPPED, 50, 20), (OTHER, 250, 0)], OwnLimit, calm,   ("other", StopContainers)),
+        (&[(SMALL, 30, 600), (MAPPED, 50, 20), (OTHER, 250, 0)], OwnLimit, CALM,   ("other", StopContainers)),
     ];
     for (pods, cause, others, want) in table {
         for signal in [Signal::MemoryAvailable, Signal::AllocatableMemoryAvailable] {
-            let got = step_beside(signal, pods, stalls, Some((SMALL, cause, others)));
+            let got = step_beside(signal, pods, STALLED, Some((SMALL, cause, others.0)));
             let got = got.as_ref().map(|(uid, step)| (uid.as_str(), *step));
             assert_eq!(got, Some(want), "{pods:?} {cause:?} {others:?}");
         }

@@ -144,9 +144,10 @@ fn growth_refaults_of_the_last_second() {
     assert_eq!(latest.collect::<Vec<_>>(), want);
 }
 
-/// All pods, in MiB: limit, current, inactive cache.
-fn pods(limit: Option<Limit>, current: u64, inactive: u64) -> Scope {
-    let stat = MemoryStat { inactive_file: Bytes(inactive * MIB), ..MemoryStat::default() };
+/// All pods, in MiB: limit, current, inactive and active cache.
+fn pods(limit: Option<Limit>, current: u64, inactive: u64, active: u64) -> Scope {
+    let (inactive_file, active_file) = (Bytes(inactive * MIB), Bytes(active * MIB));
+    let stat = MemoryStat { inactive_file, active_file, ..MemoryStat::default() };
     let memory = MemoryFiles {
         max: limit,
         current: Some(Bytes(current * MIB)),
@@ -158,26 +159,27 @@ fn pods(limit: Option<Limit>, current: u64, inactive: u64) -> Scope {
 
 #[test]
 fn growth_of_kubepods() {
-    type Course = fn(u64) -> (u64, u64);
+    type Course = fn(u64) -> (u64, u64, u64);
     type Row = (&'static str, Option<Limit>, Course, Option<u64>, u64, Option<u64>);
     let at = Some(Limit::At(1_000 * MIB));
     #[rustfmt::skip]
     let table: &[Row] = &[
-        // what, limit, current and inactive cache at a second; left, growth, lasts at second 10
-        ("leak",          at,               |t| (800 + 10 * t, 0),       Some(100), 10, Some(10)),
-        ("cache filled",  at,               |t| (800 + 20 * t, 20 * t),  Some(200), 0,  None),
-        ("full of cache", at,               |_| (1_000, 600),            Some(600), 0,  None),
-        ("no limit",      Some(Limit::Max), |t| (800 + 10 * t, 0),       None,      10, None),
-        ("limit unread",  None,             |t| (800 + 10 * t, 0),       None,      10, None),
+        // what, limit, current, inactive and active cache at a second; left, growth, lasts at second 10
+        ("leak",          at,               |t| (800 + 10 * t, 0, 0),          Some(100), 10, Some(10)),
+        ("cache filled",  at,               |t| (800 + 20 * t, 20 * t, 0),     Some(200), 0,  None),
+        ("cache used",    at,               |t| (1_000, 400 - 20 * t, 20 * t), Some(400), 0,  None),
+        ("full of cache", at,               |_| (1_000, 600, 0),               Some(600), 0,  None),
+        ("no limit",      Some(Limit::Max), |t| (800 + 10 * t, 0, 0),          None,      10, None),
+        ("limit unread",  None,             |t| (800 + 10 * t, 0, 0),          None,      10, None),
     ];
     for (what, limit, course, left, growth, lasts) in table {
         let mut standing = GrowthStanding::default();
         let mut got = Vec::new();
         for t in 0..=10 {
-            let (current, inactive) = course(t);
+            let (current, inactive, active) = course(t);
             let mut sample = Sample::default();
             sample.at.boot = seconds(t);
-            let kubepods = pods(*limit, current, inactive);
+            let kubepods = pods(*limit, current, inactive, active);
             got = outlooks(
                 &sample,
                 Some((CgroupId(2), &kubepods)),
@@ -206,7 +208,7 @@ fn growth_ignores_own_limits() {
         let mut standing = GrowthStanding::default();
         let mut got = Vec::new();
         for t in 0..=10 {
-            let mut kubepods = pods(Some(Limit::At(1_000 * MIB)), 1_000, 600);
+            let mut kubepods = pods(Some(Limit::At(1_000 * MIB)), 1_000, 600, 0);
             kubepods.shortage = shortage.map(|avg10| Union { avg10, ..Union::default() });
             let files = Arc::make_mut(kubepods.files.as_mut().unwrap());
             let stat = files.memory.stat.as_mut().unwrap();
@@ -239,7 +241,7 @@ fn growth_cgroup_made_again() {
     for (second, id, current, growth) in table {
         let mut sample = Sample::default();
         sample.at.boot = seconds(second);
-        let kubepods = pods(Some(Limit::At(1_000 * MIB)), current, 0);
+        let kubepods = pods(Some(Limit::At(1_000 * MIB)), current, 0, 0);
         let got =
             outlooks(&sample, Some((CgroupId(id), &kubepods)), Limited::default(), &mut standing);
         assert_eq!(got[0].growth, growth.map(|mib| Bytes(mib * MIB)), "second {second}");
