@@ -1,6 +1,6 @@
 //! `isobar status --watch` and `isobar top` in a pipe: how they end, and what ends them not.
 
-use std::io::{BufRead as _, BufReader, copy};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _, copy};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
@@ -39,20 +39,85 @@ fn interrupted_agent() -> (SocketAddr, Receiver<()>) {
     let (to, fourth) = channel();
     thread::spawn(move || {
         for (n, asked) in listener.incoming().enumerate().filter(|(n, _)| *n != 1) {
-            let (mut asked, mut answers) = (asked.unwrap(), TcpStream::connect(agent).unwrap());
-            let (mut client, mut question) =
-                (asked.try_clone().unwrap(), answers.try_clone().unwrap());
-            thread::spawn(move || copy(&mut client, &mut question));
-            thread::spawn(move || copy(&mut answers, &mut asked));
+            hand_on(asked.unwrap(), agent);
             (n == 3).then(|| to.send(()));
         }
     });
     (here, fourth)
 }
 
+fn hand_on(mut asked: TcpStream, agent: SocketAddr) {
+    let mut answers = TcpStream::connect(agent).unwrap();
+    let (mut client, mut question) = (asked.try_clone().unwrap(), answers.try_clone().unwrap());
+    thread::spawn(move || copy(&mut client, &mut question));
+    thread::spawn(move || copy(&mut answers, &mut asked));
+}
+
+/// An agent that answers the first request, and refuses all later ones.
+pub(crate) fn refusing_agent() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (here, agent) = (listener.local_addr().unwrap(), made_up_agent());
+    thread::spawn(move || {
+        hand_on(listener.accept().unwrap().0, agent);
+        for asked in listener.incoming() {
+            let mut asked = asked.unwrap();
+            let _ = asked.read(&mut [0; 4096]).unwrap();
+            let _ = asked
+                .write_all(b"HTTP/1.1 403 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        }
+    });
+    here
+}
+
+#[test]
+fn watching_ends_where_the_agent_refuses() {
+    #[rustfmt::skip]
+    let table = [
+        ["top",    "-o=ndjson"],
+        ["status", "--watch"],
+        ["status", "--wait=cpu=false"],
+    ];
+    for arguments in table {
+        let agent = format!("--agent={}", refusing_agent());
+        let ended = isobar(&[&arguments[..], &[&agent]].concat()).output().unwrap();
+        let stderr = text(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(3), "{arguments:?}: {stderr}");
+        assert!(stderr.contains("it answers with 403; what listens there"), "{stderr}");
+    }
+}
+
+#[test]
+fn status_wait_waits_for_an_agent_that_starts_later() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let agent = format!("--agent={free}");
+    let ask = |timeout| isobar(&["status", "--wait=cpu", timeout, &agent]);
+    let ended = ask("--timeout=1s").output().unwrap();
+    let (unmet, stderr) =
+        ("cpu=True was not met within 1s: no agent listens on", text(&ended.stderr));
+    assert_eq!((ended.status.code(), stderr.lines().count()), (Some(1), 2), "{stderr}");
+    assert!(stderr.contains(unmet), "{stderr}");
+
+    let mut waiting = ask("--timeout=60s");
+    let waiting = waiting.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    thread::sleep(Duration::from_secs(2));
+    let listener = TcpListener::bind(free).unwrap();
+    let made_up = made_up_agent();
+    thread::spawn(move || hand_on(listener.accept().unwrap().0, made_up));
+    let ended = waiting.wait_with_output().unwrap();
+    let stderr = text(&ended.stderr);
+    assert_eq!((ended.status.code(), stderr.lines().count()), (Some(0), 2), "{stderr}");
+    assert!(stderr.contains("; waiting for it") && stderr.contains("answers again"), "{stderr}");
+}
+
 #[test]
 fn watching_goes_on_after_an_agent_that_did_not_answer() {
-    for arguments in [["top", "-o", "ndjson"], ["status", "--watch", "--output=ndjson"]] {
+    #[rustfmt::skip]
+    let table = [
+        ["top",    "-o",               "ndjson"],
+        ["status", "--watch",          "--output=ndjson"],
+        ["status", "--wait=cpu=false", "--timeout=60s"],
+    ];
+    for arguments in table {
         let (agent, fourth) = interrupted_agent();
         let agent = format!("--agent={agent}");
         let mut watch = isobar(&[&arguments[..], &[&agent]].concat());

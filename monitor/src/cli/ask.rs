@@ -12,9 +12,10 @@ use anyhow::{Context as _, Error, Result, bail};
 use clap::ArgMatches;
 use isobar::agent::{LISTEN, Live, Observer};
 use isobar::clock;
-use isobar::kube::Proxy;
+use isobar::kube::{Proxy, ProxyError};
 use isobar::serve::address::Address;
 use isobar_core::model::settings::Settings;
+use isobar_core::model::units::Nanos;
 use isobar_core::view::View;
 use serde_json::Value;
 
@@ -31,6 +32,8 @@ use super::terminal::harmless;
 /// Loading eBPF programs takes a second, and longer on a busy node.
 const STARTS_WITHIN: Duration = Duration::from_secs(30);
 const AGAIN: Duration = Duration::from_millis(500);
+/// An agent that does not answer is asked at least so often.
+const SELDOM: Duration = Duration::from_secs(8);
 /// The newest tick.
 const NEWEST: &str = "/api/v1/snapshot";
 /// The agent takes a sample so often.
@@ -139,6 +142,16 @@ impl Eye {
         }
     }
 
+    /// An agent that is named, which need not answer yet; else as [`Self::open`].
+    pub(crate) fn awaited(args: &AgentArgs, sampling: &[String]) -> Result<Self> {
+        match args.named()? {
+            Some(place) if !args.no_agent && sampling.is_empty() => {
+                Ok(Self::Agent { place: place.into(), found: None })
+            }
+            _ => Self::open(args, sampling),
+        }
+    }
+
     /// The next view, a second after the previous one.
     pub(crate) fn look(&mut self) -> Result<View> {
         match self {
@@ -154,29 +167,39 @@ impl Eye {
     }
 
     /// The next view, `pause` after the previous one, as soon as an agent that does not answer has come back.
-    pub(crate) fn look_after(&mut self, pause: Duration) -> View {
+    ///
+    /// # Errors
+    /// If the agent refuses, or has not come back at the time `until`.
+    pub(crate) fn look_after(&mut self, pause: Duration, until: Option<Nanos>) -> Result<View> {
         let begun = clock::now().boot;
-        let mut told = String::new();
+        let (mut told, mut wait) = (String::new(), pause);
         loop {
-            match self.glance_after(pause) {
+            let why = match self.glance_after(wait) {
                 Ok(view) => {
                     if !told.is_empty() {
                         let gap = Duration::from_nanos(clock::now().boot.since(begun).0).as_secs();
                         say(format_args!("the agent answers again, after {gap} s"));
                     }
-                    return view;
+                    return Ok(view);
                 }
-                Err(why) if why == told => {}
-                Err(why) => {
-                    say(format_args!("{why}; waiting for it"));
-                    told = why;
-                }
+                Err(why) => why,
+            };
+            let left = until.map(|until| until.since(clock::now().boot));
+            if is_refusal(&why) || left == Some(Nanos(0)) {
+                return Err(why);
             }
+            let why = format!("{why:#}");
+            if why != told {
+                say(format_args!("{why}; waiting for it"));
+                told = why;
+            }
+            wait = backed_off(wait, pause);
+            wait = left.map_or(wait, |left| wait.min(Duration::from_nanos(left.0)));
         }
     }
 
     /// The same, or at once why there is none.
-    pub(crate) fn glance_after(&mut self, pause: Duration) -> Result<View, String> {
+    pub(crate) fn glance_after(&mut self, pause: Duration) -> Result<View> {
         let place = match self {
             Self::Own(observer) => return Ok(observed(observer, pause)),
             Self::Agent { place, found } => match found.take() {
@@ -185,11 +208,10 @@ impl Eye {
             },
         };
         sleep(pause);
-        match fetch(place, NEWEST) {
-            Ok(Fetched::Document(json)) => read(place, &json).map_err(|why| format!("{why:#}")),
-            Ok(Fetched::NotYet) => Err(format!("the agent on {place} is starting")),
-            Ok(Fetched::NoAgent) => Err(no_agent(place)),
-            Err(why) => Err(format!("{why:#}")),
+        match fetch(place, NEWEST)? {
+            Fetched::Document(json) => read(place, &json),
+            Fetched::NotYet => bail!("the agent on {place} is starting"),
+            Fetched::NoAgent => bail!(no_agent(place)),
         }
     }
 
@@ -260,13 +282,30 @@ pub(crate) fn fetch_waiting(place: &Place, path: &str) -> Result<Option<Vec<u8>>
     }
 }
 
+/// How long to wait before an agent is asked again that has not answered after `wait`.
+pub(crate) fn backed_off(wait: Duration, usual: Duration) -> Duration {
+    (wait * 2).clamp(AGAIN, usual.max(SELDOM))
+}
+
+/// True of an answer that would be the same the next time.
+pub(crate) fn is_refusal(why: &Error) -> bool {
+    why.chain().any(|cause| {
+        let is_of_server = matches!(cause.downcast_ref(), Some(ProxyError::Refused(_)));
+        cause.is::<Refused>() || cause.is::<InvalidAnswer>() || is_of_server
+    })
+}
+
 /// Why the agent does not answer, in its own words if it has any.
 fn refusal(address: &Address, status: u16, json: &[u8]) -> Error {
     let said = serde_json::from_slice::<Value>(json).ok();
     let why = said.as_ref().and_then(|said| said["message"].as_str()).map(harmless);
-    let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+    let why = why.map_or_else(
+        || "; what listens there may be another program: name the agent with --agent".into(),
+        |why| format!(": {why}"),
+    );
     let text = format!("cannot ask the agent on {address}: it answers with {status}{why}");
-    if status < 500 { Refused(text).into() } else { Error::msg(text) }
+    let may_change = matches!(status, 408 | 429 | 500..);
+    if may_change { Error::msg(text) } else { Refused(text).into() }
 }
 
 /// What an agent answers to a path of its API.
@@ -298,6 +337,50 @@ pub(crate) fn fetch(place: &Place, path: &str) -> Result<Fetched> {
         Place::Node(proxy) => {
             let json = proxy.document(path, patience(path))?.map(String::into_bytes);
             Ok(json.map_or(Fetched::NotYet, Fetched::Document))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusal_is_final_unless_a_later_answer_may_differ() {
+        let address = "127.0.0.1:1".parse().unwrap();
+        #[rustfmt::skip]
+        let table = [
+            // status, body, final, what is said
+            (401, "{}",                  true,  "401; what listens there may be another program"),
+            (403, r#"{"message": "no"}"#, true,  "403: no"),
+            (404, "",                    true,  "404; what"),
+            (406, "",                    true,  "406; what"),
+            (408, "",                    false, "408; what"),
+            (429, "",                    false, "429; what"),
+            (500, "",                    false, "500; what"),
+            (502, "",                    false, "502; what"),
+        ];
+        for (status, body, is_final, want) in table {
+            let why = refusal(&address, status, body.as_bytes());
+            assert_eq!(is_refusal(&why), is_final, "{status}");
+            assert!(why.to_string().contains(want), "{why}");
+        }
+    }
+
+    #[test]
+    fn backed_off_doubles_up_to_a_bound() {
+        #[rustfmt::skip]
+        let table = [
+            // milliseconds: waited, usual, next
+            (0,      1_000,  500),
+            (1_000,  1_000,  2_000),
+            (4_000,  1_000,  8_000),
+            (8_000,  1_000,  8_000),
+            (20_000, 20_000, 20_000),
+        ];
+        for (waited, usual, want) in table {
+            let [waited, usual, want] = [waited, usual, want].map(Duration::from_millis);
+            assert_eq!(backed_off(waited, usual), want, "{waited:?} {usual:?}");
         }
     }
 }

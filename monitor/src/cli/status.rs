@@ -64,7 +64,10 @@ pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
     }
     let (view, is_awaited) = match (args.at.view(&args.ask)?, &args.wait) {
         (Some(view), _) => (view, false),
-        (None, Some(wish)) => (wait::run(eye()?, wish, args.timeout)?, true),
+        (None, Some(wish)) => {
+            let eye = ask::Eye::awaited(&args.ask, sampling)?;
+            (wait::run(eye, wish, args.timeout)?, true)
+        }
         (None, None) => (eye()?.look()?, false),
     };
     let past = args.at.is_past().then(|| moment(&view));

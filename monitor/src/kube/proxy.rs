@@ -28,13 +28,20 @@ pub enum ProxyError {
     Config(#[from] kube::config::InferConfigError),
     #[error("no isobar runs on node {0} in the namespace isobar-system")]
     NoAgent(String),
+    /// The next request may be answered.
+    #[error("{0}")]
+    Unanswered(String),
+    /// The next request would be refused as well.
     #[error("{0}")]
     Refused(String),
 }
 
 impl From<Failure> for ProxyError {
     fn from(why: Failure) -> Self {
-        Self::Refused(why.words)
+        match why.code {
+            None | Some(408 | 429 | 500..) => Self::Unanswered(why.words),
+            Some(_) => Self::Refused(why.words),
+        }
     }
 }
 
@@ -128,7 +135,10 @@ impl Agent {
         match answered_by(API_SERVER, within, asked).await? {
             (StatusCode::OK, body) => Ok(Some(body.into())),
             (StatusCode::SERVICE_UNAVAILABLE, _) => Ok(None),
-            (status, _) => Err(ProxyError::Refused(format!("the API server answered {status}"))),
+            (status, _) => {
+                let words = format!("the API server answered {status}");
+                Err(Failure { code: Some(status.as_u16()), words, ..Failure::default() }.into())
+            }
         }
     }
 

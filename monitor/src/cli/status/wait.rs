@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use isobar::clock;
 use isobar::record::incident::words::time;
 use isobar_core::model::condition::{ConditionName, Status};
@@ -14,7 +14,7 @@ use isobar_core::policy::assess::thresholds::condition;
 use isobar_core::view::View;
 use isobar_core::view::verdict::{Mood, Resource};
 
-use crate::cli::ask::Eye;
+use crate::cli::ask::{Eye, TICK};
 use crate::cli::exit::Misused;
 
 /// What is waited for.
@@ -46,16 +46,19 @@ impl fmt::Display for Wish {
 /// The first view in which it is so.
 pub(super) fn run(mut eye: Eye, wish: &Wish, timeout: Duration) -> Result<View> {
     let timeout = Nanos::from(timeout);
-    let began = clock::now().boot;
+    let until = Nanos(clock::now().boot.0.saturating_add(timeout.0));
+    let unmet = || format!("{wish} was not met within {}", time(timeout));
+    let mut pause = Duration::ZERO;
     loop {
-        let view = eye.look()?;
+        let view = eye.look_after(pause, Some(until)).with_context(unmet)?;
         let status = wish.found(&view).ok_or_else(|| Misused(wish.unknown(&view)))?;
         if status == wish.status {
             return Ok(view);
         }
-        if clock::now().boot.since(began) >= timeout {
-            bail!("{wish} was not met within {}: it is {}", time(timeout), status.name());
+        if clock::now().boot >= until {
+            bail!("{}: it is {}", unmet(), status.name());
         }
+        pause = TICK;
     }
 }
 

@@ -18,12 +18,12 @@ use crate::cli::ask::{Eye, TICK};
 use crate::cli::output::List;
 use crate::cli::terminal::{harmless, shorten};
 
-/// Until a signal ends this process.
+/// Until a signal ends this process, or the agent refuses.
 pub(super) fn run(mut eye: Eye, output: Format, interval: Option<Duration>) -> Result<Infallible> {
     let interval = interval.map(Nanos::from);
     let mut last: Option<(Standing, Nanos)> = None;
     loop {
-        let view = eye.look_after(TICK);
+        let view = eye.look_after(TICK, None)?;
         let (standing, now) = (Standing::of(&view), view.snapshot.at.boot);
         let is_due = last.as_ref().is_none_or(|(before, printed)| {
             *before != standing || interval.is_some_and(|time| now.since(*printed) >= time)

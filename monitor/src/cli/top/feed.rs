@@ -6,12 +6,12 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::thread::{scope, sleep};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Error, Result};
 use isobar_core::model::cgroup::CgroupPath;
 use isobar_core::model::units::Nanos;
 use serde_json::Value;
 
-use super::super::ask::{Eye, Fetched, Place, fetch};
+use super::super::ask::{Eye, Fetched, Place, backed_off, fetch, is_refusal};
 use super::super::at::Scene;
 use super::film::Film;
 use super::state::{Deed, Event, Order};
@@ -41,14 +41,20 @@ impl Feed {
     }
 
     /// Tells `to` of every tick, until it has ended.
-    pub(super) fn run<M: From<Event> + Send>(self, orders: Receiver<Order>, to: &Sender<M>) {
+    pub(super) fn run<M>(self, orders: Receiver<Order>, to: &Sender<M>)
+    where
+        M: From<Event> + From<Error> + Send,
+    {
         let tell = |event: Event| to.send(event.into()).is_ok();
         match self {
             Self::Live { eye, interval } => scope(|both| {
                 if let Some(place) = eye.place() {
                     both.spawn(move || remember(&place, interval, &orders, tell));
                 }
-                watch(eye, interval, tell);
+                if let Err(why) = watch(eye, interval, tell) {
+                    // Without a receiver the screen has ended already.
+                    let _ = to.send(why.into());
+                }
             }),
             Self::Film(film) => film.run(&orders, tell),
         }
@@ -84,11 +90,20 @@ fn earlier(place: &Place, path: &CgroupPath, interval: Duration) -> Result<Vec<P
     Err(format!("the agent on {place} does not answer"))
 }
 
-fn watch(mut eye: Eye, interval: Duration, tell: impl Fn(Event) -> bool) {
+/// Until the screen has ended, or the agent refuses.
+fn watch(mut eye: Eye, interval: Duration, tell: impl Fn(Event) -> bool) -> Result<()> {
+    let mut pause = interval;
     for n in 0_u32.. {
-        let seen = match eye.glance_after(interval) {
-            Ok(view) => Event::Tick(Box::new(view)),
-            Err(why) => Event::Silent(why),
+        let seen = match eye.glance_after(pause) {
+            Ok(view) => {
+                pause = interval;
+                Event::Tick(Box::new(view))
+            }
+            Err(why) if is_refusal(&why) => return Err(why),
+            Err(why) => {
+                pause = backed_off(pause, interval);
+                Event::Silent(format!("{why:#}"))
+            }
         };
         let history =
             || eye.document(HISTORY).map(|history| Event::History(points(&history, "system")));
@@ -96,9 +111,10 @@ fn watch(mut eye: Eye, interval: Duration, tell: impl Fn(Event) -> bool) {
         let earlier = (n == 0).then(history).flatten();
         let before = n.is_multiple_of(SELDOM).then(past).flatten();
         if ![Some(seen), earlier, before].into_iter().flatten().all(&tell) {
-            return;
+            break;
         }
     }
+    Ok(())
 }
 
 /// What an agent remembers, newest first.

@@ -18,9 +18,9 @@ use super::super::exit::Code;
 use super::super::output::{Format, List, view_json};
 use super::super::status;
 use super::super::table::Table;
-use super::Args;
 use super::figures::{amount, cores, nameless, names, percent, some, throttled, time, union};
 use super::rows::{self, Column};
+use super::Args;
 
 /// Pairs of sufferer and aggressor without `--rows`.
 const AGGRESSORS: usize = 8;
@@ -31,7 +31,7 @@ const ROWS: usize = 15;
 pub(super) fn watch(args: &Args, mut eye: Eye) -> Result<Infallible> {
     let clears = io::stdout().is_terminal();
     loop {
-        let view = eye.look_after(args.interval());
+        let view = eye.look_after(args.interval(), None)?;
         print(args, &view, clears)?;
     }
 }

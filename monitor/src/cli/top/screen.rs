@@ -36,6 +36,12 @@ impl From<Event> for Message {
     }
 }
 
+impl From<anyhow::Error> for Message {
+    fn from(why: anyhow::Error) -> Self {
+        Self::Failed(why)
+    }
+}
+
 /// Shows `state` until the operator or a signal ends it.
 pub(super) fn run(state: State, feed: Feed) -> Result<Code> {
     let (to, from) = channel();
