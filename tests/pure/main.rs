@@ -53,6 +53,7 @@ mod redact;
 mod replay;
 #[path = "../sampling.rs"]
 mod sampling;
+mod screen;
 mod sessions;
 mod source;
 mod stream;

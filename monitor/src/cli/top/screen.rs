@@ -22,11 +22,16 @@ use super::state::{Event, Order, State, Wish};
 
 /// The clock in the verdict goes on without events.
 const TICK: Duration = Duration::from_millis(500);
+const CANNOT_DRAW: &str = "cannot draw on the terminal";
 
 enum Message {
     Event(Event),
     /// A signal asks to leave.
     Leave,
+    /// A signal asks to stop, as Ctrl-Z does elsewhere.
+    Stop,
+    /// This process goes on after it was stopped.
+    GoOn,
     Failed(anyhow::Error),
 }
 
@@ -49,7 +54,7 @@ pub(super) fn run(state: State, feed: Feed) -> Result<Code> {
     catch_signals(to.clone()).context("cannot catch signals")?;
     log::hold();
     // It also has a panic give the terminal back before its message is printed.
-    let taken = take().context("cannot draw on the terminal");
+    let taken = take().context(CANNOT_DRAW);
     let ended = taken.and_then(|mut terminal| {
         start("top-feed", &to, move |to| feed.run(ordered, to))?;
         start("top-keys", &to, read_keys)?;
@@ -90,7 +95,7 @@ fn show(
     let size = terminal.get_frame().area();
     let mut state = state.after(Event::Size(size.width, size.height));
     loop {
-        terminal.draw(|frame| draw(&state, frame)).context("cannot draw on the terminal")?;
+        terminal.draw(|frame| draw(&state, frame)).context(CANNOT_DRAW)?;
         let first = match from.recv_timeout(TICK) {
             Ok(message) => Some(message),
             Err(RecvTimeoutError::Timeout) => None,
@@ -98,19 +103,56 @@ fn show(
         };
         let clock = Message::Event(Event::Clock(clock::now()));
         for message in [clock].into_iter().chain(first).chain(from.try_iter()) {
-            state = match message {
-                Message::Event(event) => state.after(event),
+            let event = match message {
+                Message::Event(event) => event,
                 Message::Leave => return Ok(Code::Ok),
+                Message::Stop => {
+                    stop();
+                    retake(terminal)?
+                }
+                Message::GoOn => retake(terminal)?,
                 Message::Failed(why) => return Err(why),
             };
+            if let Event::Size(columns, lines) = event {
+                // One of an assumed size does not learn it by itself.
+                terminal.resize(Rect::new(0, 0, columns, lines)).context(CANNOT_DRAW)?;
+            }
+            state = state.after(event);
             match state.wish.take() {
                 Some(Wish::Quit) => return Ok(Code::Ok),
+                Some(Wish::Stop) => {
+                    stop();
+                    state = state.after(retake(terminal)?);
+                }
                 // A feed that has ended has said why.
                 Some(Wish::Show(order)) => drop(orders.send(order)),
                 None => {}
             }
         }
     }
+}
+
+/// Gives the terminal back and stops this process, until SIGCONT. By SIGTSTP as it is by default: where no
+/// shell could let the process go on, as below `ssh -t`, the kernel ignores it, but not SIGSTOP.
+fn stop() {
+    ratatui::restore();
+    // SAFETY: both actions are valid: one is all zeros, which is `SIG_DFL` without flags, and the kernel
+    // fills the other one before it is read. Neither call can fail for SIGTSTP.
+    unsafe {
+        let mut caught: libc::sigaction = std::mem::zeroed();
+        let usual: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(libc::SIGTSTP, &raw const usual, &raw mut caught);
+        libc::raise(libc::SIGTSTP);
+        libc::sigaction(libc::SIGTSTP, &raw const caught, std::ptr::null_mut());
+    }
+}
+
+/// Takes the terminal again, which a shell, or SIGSTOP, may have left in any state. Its size may be another.
+fn retake(terminal: &mut DefaultTerminal) -> Result<Event> {
+    ratatui::restore();
+    *terminal = take().context(CANNOT_DRAW)?;
+    let size = terminal.get_frame().area();
+    Ok(Event::Size(size.width, size.height))
 }
 
 /// Runs `work` on a thread. If it panics, the screen ends too.
@@ -157,24 +199,34 @@ fn read_keys(to: &Sender<Message>) {
     }
 }
 
-/// From here on the signals that end a program end the screen first.
+/// From here on the signals that end or stop a program give the terminal back first.
 fn catch_signals(to: Sender<Message>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let inside = runtime.enter();
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
+    let mut quit = signal(SignalKind::quit())?;
+    let mut stop = signal(SignalKind::from_raw(libc::SIGTSTP))?;
+    let mut go_on = signal(SignalKind::from_raw(libc::SIGCONT))?;
     drop(inside);
     let wait = move || {
-        runtime.block_on(async {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-                _ = hangup.recv() => {}
+        loop {
+            let message = runtime.block_on(async {
+                tokio::select! {
+                    _ = terminate.recv() => Message::Leave,
+                    _ = interrupt.recv() => Message::Leave,
+                    _ = hangup.recv() => Message::Leave,
+                    _ = quit.recv() => Message::Leave,
+                    _ = stop.recv() => Message::Stop,
+                    _ = go_on.recv() => Message::GoOn,
+                }
+            });
+            // Without a receiver the screen has ended already.
+            if to.send(message).is_err() {
+                return;
             }
-        });
-        // Without a receiver the screen has ended already.
-        let _ = to.send(Message::Leave);
+        }
     };
     thread::Builder::new().name("top-signals".into()).spawn(wait)?;
     Ok(())

@@ -46,6 +46,8 @@ pub(super) enum Showing {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Wish {
     Quit,
+    /// Until a shell lets this process go on.
+    Stop,
     Show(Order),
 }
 

@@ -26,6 +26,7 @@ impl State {
         let has_control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
             KeyCode::Char('c') if has_control => self.wish = Some(Wish::Quit),
+            KeyCode::Char('z') if has_control => self.wish = Some(Wish::Stop),
             _ if self.is_typing => self.type_filter(key.code),
             _ if self.has_help => self.has_help = false,
             KeyCode::Char('q') => self.wish = Some(Wish::Quit),
