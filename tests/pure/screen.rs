@@ -127,6 +127,19 @@ fn top_follows_a_terminal_that_learns_its_size_later() {
 }
 
 #[test]
+fn top_writes_text_alone_to_a_dumb_terminal() {
+    let agent = made_up_agent().to_string();
+    for arguments in ["", "-o wide"] {
+        let mut terminal =
+            Terminal::run(&agent, &format!("TERM=dumb; export TERM; $TOP {arguments}"));
+        for _ in 0..2 {
+            terminal.until("AGGRESSOR");
+            assert!(!terminal.seen.contains('\x1b'), "{arguments}: {:?}", terminal.seen);
+        }
+    }
+}
+
+#[test]
 fn top_ends_where_the_agent_refuses() {
     let agent = refusing_agent().to_string();
     let mut terminal = Terminal::run(&agent, "$TOP; echo code $?");

@@ -1,7 +1,7 @@
 //! `isobar top` in a pipe, in other formats, and once: the tables of one tick after the other.
 
 use std::convert::Infallible;
-use std::io::{self, IsTerminal as _, Write};
+use std::io::{self, Write};
 
 use anyhow::Result;
 use isobar::record::incident::words::clock;
@@ -20,7 +20,7 @@ use super::super::status;
 use super::super::table::Table;
 use super::figures::{amount, cores, nameless, names, percent, some, throttled, time, union};
 use super::rows::{self, Column};
-use super::Args;
+use super::{Args, can_draw};
 
 /// Pairs of sufferer and aggressor without `--rows`.
 const AGGRESSORS: usize = 8;
@@ -29,7 +29,7 @@ const ROWS: usize = 15;
 
 /// Prints each tick that `eye` sees, one over the other on a terminal.
 pub(super) fn watch(args: &Args, mut eye: Eye) -> Result<Infallible> {
-    let clears = io::stdout().is_terminal();
+    let clears = can_draw();
     loop {
         let view = eye.look_after(args.interval(), None)?;
         print(args, &view, clears)?;
