@@ -20,6 +20,7 @@ use super::survive::{Protected, Survival};
 use super::warm::Warm;
 use crate::act;
 use crate::clock;
+use crate::config::KubeletSource;
 use crate::config::kubernetes::Publish;
 use crate::kube::LastWord;
 use crate::record::incident::watch::Seen;
@@ -51,6 +52,8 @@ pub(super) struct Tick<S> {
     authority: Authority,
     /// `None` where there is no API server to talk to.
     cluster: Option<Cluster>,
+    /// Where the kubelet's fields of the settings come from.
+    kubelet: KubeletSource,
     /// What pods have on disk where no kubelet tells.
     walks: DiskWalks,
     /// What the cluster is told.
@@ -91,6 +94,7 @@ impl<S: Source> Tick<S> {
             is_outdated: false,
             authority,
             cluster,
+            kubelet,
             walks: DiskWalks::default(),
             publish,
             limits: None,
@@ -303,6 +307,12 @@ impl<S: Source> Tick<S> {
         }
     }
 
+    /// Whether the kubelet has told what it reserves. Without a connection to ask it by, by its file alone.
+    fn knows_reservations(&self) -> bool {
+        let by_file = self.kubelet == KubeletSource::File;
+        self.cluster.as_ref().map_or(by_file, |cluster| cluster.kubelet.is_known())
+    }
+
     /// Everything that this agent can measure and do, and what it cannot.
     fn capabilities(&mut self, of_sources: Vec<Capability>) -> Vec<Capability> {
         let mut all = of_sources;
@@ -318,11 +328,9 @@ impl<S: Source> Tick<S> {
             Err(why) => Capability::new("actuator", CapabilityState::Absent, why)
                 .remedied("run as root, in the node's own namespaces"),
         });
+        let (is_enforced, is_told) = (self.authority.writes_limits(), self.knows_reservations());
         if let Some(limits) = &mut self.limits {
-            let terms = Terms {
-                is_enforced: self.authority.writes_limits(),
-                is_told: self.cluster.as_ref().is_none_or(|cluster| cluster.kubelet.is_known()),
-            };
+            let terms = Terms { is_enforced, is_told };
             let (states, refused) = limits.look(clock::now().boot, self.engine.settings(), terms);
             self.publisher.note_limits(states);
             self.publisher.note_node(limits.node());

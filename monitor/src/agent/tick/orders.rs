@@ -122,7 +122,7 @@ impl<S: Source> Tick<S> {
         if let Some(recorder) = &mut self.recorder {
             recorder.reload(settings, self.engine.standing(), clock::now());
         }
-        (self.sampler.pods, self.publish) = (pods, publish);
+        (self.sampler.pods, self.publish, self.kubelet) = (pods, publish, kubelet);
     }
 
     /// Opens the actuator for these settings. If it cannot be, nothing is enforced, and the

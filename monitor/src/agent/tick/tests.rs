@@ -101,6 +101,27 @@ fn run_records_each_tick_also_across_a_reload() {
 }
 
 #[test]
+fn knows_reservations_without_a_cluster_by_the_kubelets_file_alone() {
+    use KubeletSource::{File, Missing, Nowhere};
+    #[rustfmt::skip]
+    let table = [
+        // where the kubelet's fields come from: at the start, after SIGHUP
+        (Nowhere, File),
+        (Missing, Nowhere),
+        (File,    Nowhere),
+    ];
+    for (first, then) in table {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |kubelet| Plan { kubelet, ..Plan::default() };
+        let mut orders = Orders::new(of(first), move |_| Ok(of(then)));
+        let mut tick = tick(dir.path(), &mut orders);
+        assert_eq!(tick.knows_reservations(), first == File, "{first:?}");
+        tick.reload(&mut orders);
+        assert_eq!(tick.knows_reservations(), then == File, "{then:?}");
+    }
+}
+
+#[test]
 fn reload_hands_the_lock_over_once_nothing_is_enforced() {
     let dir = tempfile::tempdir().unwrap();
     let mut first = orders(&[StepKind::Reclaim], &[]);
