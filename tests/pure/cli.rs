@@ -288,6 +288,24 @@ fn status_of_something_else() {
 }
 
 #[test]
+fn names_on_stderr_drive_no_terminal() {
+    let name = "gone\u{1b}[2J\u{9b}31m\u{202e}\u{1f402}";
+    let socket = format!("unix:/{name}");
+    #[rustfmt::skip]
+    let table: [&[&str]; 4] = [
+        &["replay", name],
+        &["config", "check", "-f", name],
+        &["status", "--agent", &socket],
+        &["cpus", "--config", name],
+    ];
+    for arguments in table {
+        let stderr = text(&output(arguments).stderr);
+        let told = "gone\u{fffd}[2J\u{fffd}31m\u{fffd}\u{1f402}";
+        assert!(stderr.contains(told) && !stderr.contains('\u{1b}'), "{arguments:?}: {stderr:?}");
+    }
+}
+
+#[test]
 fn top_reader_leaves() {
     let agent = made_up_agent().to_string();
     let mut top = isobar(&["top", "-o", "ndjson", "--agent", &agent])

@@ -45,9 +45,13 @@ fn cpus_finds_intruders() {
     ]);
     assert_eq!(got["intruders"], want, "nothing is known of their threads");
     assert_eq!(got["interrupts"], json!(null));
+    // A pod chooses the names of its processes.
+    machine.process(12, "st\u{1b}[2J\u{9b}ray\u{1f402}", 1, "3-4");
     let table = machine.isobar(&["cpus", "--config", &config]);
     let table = String::from_utf8(table.stdout).unwrap();
-    assert!(table.contains("stray") && table.contains("checksum ok"), "{table}");
+    let line = "\n 12  st\u{fffd}[2J\u{fffd}ray\u{1f402}  1-2  4     gone      -\n";
+    assert!(table.contains(line) && table.contains("checksum ok"), "{table}");
+    assert!(!table.contains('\u{1b}'), "{table:?}");
 }
 
 #[test]

@@ -282,6 +282,33 @@ mod tests {
     }
 
     #[test]
+    fn has_old_lists_after_a_day() {
+        let root = std::env::temp_dir().join(format!("isobar-lists-{}", std::process::id()));
+        let archive = Archive::at(root.clone(), GUESTS).unwrap();
+        assert!(
+            !archive.has_old_lists(),
+            "none are not old: they are fetched when they are needed"
+        );
+        let list = fs::File::create(root.join("sources.list")).unwrap();
+        let now = list.metadata().unwrap().modified().unwrap();
+        let hour = Duration::from_secs(3_600);
+        #[rustfmt::skip]
+        let table = [
+            // hours since they were fetched, old
+            (0,  false),
+            (23, false),
+            (25, true),
+        ];
+        for (hours, want) in table {
+            list.set_modified(now - hour * hours).unwrap();
+            assert_eq!(archive.has_old_lists(), want, "{hours} h");
+        }
+        list.set_modified(now + hour * 48).unwrap();
+        assert!(!archive.has_old_lists(), "by a clock that was set back since");
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
     fn the_mirror_is_the_configured_one_whatever_its_release() {
         let vendor = one_line("deb http://vendor/debian bookworm stable").unwrap();
         let main = one_line("deb http://mirror/debian/ trixie main").unwrap();

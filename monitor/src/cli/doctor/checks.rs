@@ -31,7 +31,7 @@ pub(super) fn all(by: By) -> Vec<Finding> {
         findings.extend(privileges());
         findings.push(descriptors());
     }
-    findings.push(port(by));
+    findings.push(port(by, TcpListener::bind(LISTEN).map(drop)));
     findings
 }
 
@@ -176,16 +176,18 @@ fn descriptors() -> Finding {
     }
 }
 
-fn port(by: By) -> Finding {
-    match TcpListener::bind(LISTEN) {
-        Ok(_) => Finding::ok("port", format!("{LISTEN} is free")),
-        Err(why) if why.kind() == io::ErrorKind::AddrInUse && by == By::Agent => {
+/// The usual port, by what came of listening there.
+fn port(by: By, tried: io::Result<()>) -> Finding {
+    let is_taken = |why: &io::Error| why.kind() == io::ErrorKind::AddrInUse;
+    match tried {
+        Ok(()) => Finding::ok("port", format!("{LISTEN} is free")),
+        Err(why) if is_taken(&why) && by == By::Agent => {
             Finding::ok("port", format!("{LISTEN} is in use, and an agent answers"))
         }
-        Err(why) if why.kind() == io::ErrorKind::AddrInUse && by == By::Asked => {
+        Err(why) if is_taken(&why) && by == By::Asked => {
             Finding::ok("port", format!("{LISTEN} is in use; no agent was asked there"))
         }
-        Err(why) if why.kind() == io::ErrorKind::AddrInUse => Finding::missing(
+        Err(why) if is_taken(&why) => Finding::missing(
             "port",
             format!("{LISTEN} is in use, and no agent answers"),
             "end what listens there, or choose another address with `isobar run --listen ADDR`; other \
@@ -224,6 +226,29 @@ mod tests {
             let finding = kernel(release);
             assert_eq!(finding.state, want, "{release:?}");
             assert!(finding.needed, "{release:?}");
+        }
+    }
+
+    #[test]
+    fn port_is_needed_only_where_another_program_has_the_agents() {
+        let taken = io::ErrorKind::AddrInUse;
+        let denied = io::ErrorKind::PermissionDenied;
+        #[rustfmt::skip]
+        let table = [
+            // what looked, why the port cannot be had, state, needed, detail
+            (By::Doctor, None,         State::Ok,      false, "is free"),
+            (By::Agent,  None,         State::Ok,      false, "is free"), // it listens elsewhere
+            (By::Asked,  None,         State::Ok,      false, "is free"),
+            (By::Agent,  Some(taken),  State::Ok,      false, "is in use, and an agent answers"),
+            (By::Asked,  Some(taken),  State::Ok,      false, "is in use; no agent was asked there"),
+            (By::Doctor, Some(taken),  State::Missing, true,  "is in use, and no agent answers"),
+            (By::Doctor, Some(denied), State::Missing, false, "permission denied"),
+        ];
+        for (by, why, state, needed, detail) in table {
+            let finding = port(by, why.map_or(Ok(()), |kind| Err(kind.into())));
+            let row = format!("{by:?} {why:?}: {finding:?}");
+            assert_eq!((finding.state, finding.needed), (state, needed), "{row}");
+            assert!(finding.detail.contains(detail), "{row}");
         }
     }
 
