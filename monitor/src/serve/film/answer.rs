@@ -13,7 +13,7 @@ use super::moment::{no_moment, refused};
 use super::projector::Around;
 use super::runs::LeftOut;
 use super::{Film, FilmError, Opened, Passed, Shown, Source, runs};
-use crate::serve::history::{Event, Span};
+use crate::serve::history::Whole;
 use crate::serve::listen::Client;
 use crate::serve::negotiate::made;
 use crate::serve::parts::OfTick;
@@ -46,12 +46,8 @@ pub(in crate::serve) struct Recording {
     left_out: LeftOut,
     /// Why they could not be read to the end, or why nothing is served.
     problem: Option<String>,
-    /// As in `HistoryEvents`, of all its time.
-    spans: Vec<Span>,
-    /// As in `HistoryEvents`, of all its time.
-    events: Vec<Event>,
-    /// From when on these are all that there were; `None` if none is known.
-    known_since: Option<Moment>,
+    #[serde(flatten)]
+    told: Whole,
 }
 
 /// The ticks up to a moment, each in brief.
@@ -109,7 +105,6 @@ impl Recording {
 
     /// Of an agent and what it has recorded so far; what held and happened is from its history.
     fn going_on(begin: Moment, newest: &Published) -> Self {
-        let (spans, events, known_since) = newest.history.told();
         let (begin, end) = (Some(begin), Some(newest.at));
         Self {
             is_served: true,
@@ -117,9 +112,7 @@ impl Recording {
             is_whole: true,
             begin,
             end,
-            spans,
-            events,
-            known_since,
+            told: newest.history.told(),
             ..Self::default()
         }
     }
@@ -128,7 +121,6 @@ impl Recording {
 impl Opened {
     fn about(&self) -> Recording {
         let course = runs::lock(&self.course);
-        let (spans, events, known_since) = course.told();
         Recording {
             is_served: true,
             is_live: false,
@@ -139,9 +131,7 @@ impl Opened {
             is_whole: course.is_whole,
             left_out: course.left_out,
             problem: course.problem.clone(),
-            spans,
-            events,
-            known_since,
+            told: course.told(),
         }
     }
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::reel::Reel;
 use crate::record::reader::ReadError;
-use crate::serve::history::{Event, History, Room, Span};
+use crate::serve::history::{History, Pause, Room, Whole};
 use crate::serve::publish::{Publisher, channel};
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::Moment;
@@ -105,20 +105,21 @@ impl Course {
         self.left_out.oom_kills += over as u64;
     }
 
-    /// Everything that held and happened, and from when on that is all that there was; what held when
-    /// a run ended, held until then.
-    pub(super) fn told(&self) -> (Vec<Span>, Vec<Event>, Option<Moment>) {
-        let (mut spans, mut events, mut since) = (Vec::new(), Vec::new(), None);
+    /// What held when a run ended, held until then.
+    pub(super) fn told(&self) -> Whole {
+        let (mut all, mut last) = (Whole::default(), None);
         for run in &self.runs {
-            let (held, happened, own) = run.history.told();
-            spans.extend(held.into_iter().map(|span| span.until(run.end)));
-            events.extend(happened);
+            let Whole { spans, events, pauses, known_since } = run.history.told();
+            all.spans.extend(spans.into_iter().map(|span| span.until(run.end)));
+            all.events.extend(events);
+            let before = last.replace(run.end).map(|begin| Pause { begin, end: run.begin });
+            all.pauses.extend(before.into_iter().chain(pauses));
             // A run that had no room for its begin hides what was before it, too.
-            if since.is_none() || own > Some(run.begin) {
-                since = own;
+            if all.known_since.is_none() || known_since > Some(run.begin) {
+                all.known_since = known_since;
             }
         }
-        (spans, events, since)
+        all
     }
 }
 
@@ -222,7 +223,7 @@ mod tests {
             Moment { boot: boot.plus(Nanos(1)), wall: wall.plus(Nanos(1)) }
         };
         let mut course = Course::default();
-        assert_eq!(course.told().2, None);
+        assert_eq!(course.told().known_since, None);
         #[rustfmt::skip]
         let table = [
             // run, its ticks, each with an event; from when on all are told
@@ -246,7 +247,7 @@ mod tests {
                 own.record(&mut step, None);
                 course.tick(at(run, tick), Vec::new());
             }
-            assert_eq!(course.told().2, Some(want), "run {run}");
+            assert_eq!(course.told().known_since, Some(want), "run {run}");
         }
     }
 }

@@ -13,7 +13,7 @@ use super::query::{Stretch, only, wanted};
 use super::rings::{Grid, Rings};
 use super::row::of_cgroup;
 use super::series::{ALL, Code, Keeps, OF_CGROUP, Series, Unit};
-use super::spans::{Event, KnownSince, Span};
+use super::spans::{Event, KnownSince, Pause, Span};
 use crate::serve::film::Film;
 use crate::serve::film::Shown;
 use crate::serve::film::desk::Shift;
@@ -97,6 +97,8 @@ pub(in crate::serve) struct HistoryEvents<'a> {
     events: Vec<&'a Event>,
     /// The waits of each minute that cost most; of a moment in the past, those of minutes that were over.
     minutes: Vec<&'a Minute>,
+    /// Times without a tick, the last 32 at most, oldest first.
+    pauses: Vec<Pause>,
     known_since: KnownSince,
 }
 
@@ -240,6 +242,7 @@ pub(in crate::serve) async fn events(
                 end,
                 if is_newest { Nanos(u64::MAX) } else { shown },
             ),
+            pauses: kept.spans.pauses(begin, end, shown),
             known_since: kept.spans.known_since(),
         };
         Ok(Document::new("HistoryEvents", content).to_json())

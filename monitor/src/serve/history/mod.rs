@@ -14,10 +14,12 @@ mod spans;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
+use serde::Serialize;
+
 use self::rings::Rings;
 use self::row::Tick;
 use self::series::ALL;
-pub(super) use self::spans::{Event, Room, Span};
+pub(super) use self::spans::{Event, Pause, Room, Span};
 use self::spans::{Spans, Told};
 use isobar_core::model::cost::Cost;
 use isobar_core::model::decision::Outcome;
@@ -35,6 +37,21 @@ const WAITING: usize = 64;
 
 /// Ticks that a refill may miss: of an hour, as a day takes that long to be read at most.
 const SINCE: usize = 3_600;
+
+/// Everything that held and happened.
+#[derive(Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Whole {
+    /// As in `HistoryEvents`, of all its time.
+    pub(super) spans: Vec<Span>,
+    /// As in `HistoryEvents`, of all its time.
+    pub(super) events: Vec<Event>,
+    /// As in `HistoryEvents`, of all its time; of a recording also those from one boot to the next.
+    pub(super) pauses: Vec<Pause>,
+    /// From when on these are all that there were; `None` if none is known.
+    pub(super) known_since: Option<Moment>,
+}
 
 /// The readers' end.
 #[derive(Debug, Clone)]
@@ -86,12 +103,15 @@ impl History {
         std::mem::swap(&mut *kept, &mut *older);
     }
 
-    /// Everything that held and happened, and from when on that is all that there was.
-    pub(super) fn told(&self) -> (Vec<Span>, Vec<Event>, Option<Moment>) {
+    pub(super) fn told(&self) -> Whole {
         let (kept, ever) = (self.lock(), Nanos(u64::MAX));
-        let events = kept.spans.events(Nanos(0), ever, ever).into_iter().cloned().collect();
         let known = kept.spans.known_since();
-        (kept.spans.spans(Nanos(0), ever, ever), events, known.spans.max(known.events))
+        Whole {
+            spans: kept.spans.spans(Nanos(0), ever, ever),
+            events: kept.spans.events(Nanos(0), ever, ever).into_iter().cloned().collect(),
+            pauses: kept.spans.pauses(Nanos(0), ever, ever),
+            known_since: known.spans.max(known.events),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {

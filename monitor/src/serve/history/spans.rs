@@ -28,6 +28,8 @@ impl Room {
     pub(in crate::serve) const OF_RECORDING: Self = Self { told: 2_048, minutes: 1_440 };
 }
 
+/// Times without a tick that are kept.
+const PAUSES: usize = 32;
 /// Bytes of an event's text; the log has all of it.
 const TEXT: usize = 512;
 /// Bytes of a span's reason.
@@ -130,6 +132,16 @@ pub(in crate::serve) struct Event {
     /// The tick that told of it, on the boot clock: the kernel may have killed after its moment.
     #[serde(skip)]
     told: Nanos,
+}
+
+/// A time without a tick: no agent ran, or none that could tell. What held and happened in it is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(in crate::serve) struct Pause {
+    /// The last tick before it.
+    pub(in crate::serve) begin: Moment,
+    /// The first tick after it.
+    pub(in crate::serve) end: Moment,
 }
 
 /// From when on all is told that there was; before it some may be missing. `None`: nothing of this
@@ -250,8 +262,8 @@ pub(super) struct Spans {
     room: Room,
     /// The last tick, and its number.
     last: Option<(Moment, u64)>,
-    /// The first tick after the last time in which none came; spans begin no earlier.
-    resumed: Option<Moment>,
+    /// Spans begin no earlier than the end of the last one.
+    pauses: VecDeque<Pause>,
     open: Vec<Span>,
     ended: VecDeque<Span>,
     events: VecDeque<Event>,
@@ -261,9 +273,9 @@ pub(super) struct Spans {
 
 impl Spans {
     pub(super) fn new(room: Room) -> Self {
-        let (last, resumed, open, ended, events, known) = Default::default();
+        let (last, pauses, open, ended, events, known) = Default::default();
         let minutes = Minutes::new(room.minutes);
-        Self { room, last, resumed, open, ended, events, minutes, known }
+        Self { room, last, pauses, open, ended, events, minutes, known }
     }
 
     /// Puts in a tick that was `interval` long.
@@ -281,7 +293,8 @@ impl Spans {
         self.ended.extend(over.into_iter().map(|span| Span { end: Some(at), ..span }));
         for Found { subject, name, state, since: begin, why } in found {
             if self.open.iter().all(|span| span.subject != subject) {
-                let begin = self.resumed.filter(|at| at.boot > begin.boot).unwrap_or(begin);
+                let resumed = self.pauses.back().map(|pause| pause.end);
+                let begin = resumed.filter(|at| at.boot > begin.boot).unwrap_or(begin);
                 let kind = subject.kind();
                 self.open.push(Span { kind, name, state, tick, begin, end: None, why, subject });
             }
@@ -308,7 +321,8 @@ impl Spans {
         if tick > number && at.boot.since(last.boot) <= PAUSE {
             return;
         }
-        self.resumed = Some(at);
+        self.pauses.push_back(Pause { begin: last, end: at });
+        newest(&mut self.pauses, PAUSES);
         self.ended.extend(self.open.drain(..).map(|span| span.until(last)));
     }
 
@@ -338,6 +352,14 @@ impl Spans {
         // The kernel has killed before the tick that tells of it.
         all.sort_by_key(|event| event.at.boot);
         all
+    }
+
+    /// The pauses of which a part lies between `begin` and `end`, as they were known at `now`.
+    pub(super) fn pauses(&self, begin: Nanos, end: Nanos, now: Nanos) -> Vec<Pause> {
+        let within = |pause: &&Pause| {
+            pause.begin.boot < end && pause.end.boot > begin && pause.end.boot <= now
+        };
+        self.pauses.iter().filter(within).copied().collect()
     }
 
     /// See [`Minutes::between`].

@@ -130,6 +130,37 @@ fn spans_end_where_no_agent_ran() {
 }
 
 #[test]
+fn pauses_are_the_last_times_without_a_tick() {
+    let mut spans = Spans::new(Room::OF_AGENT);
+    let (n, apart) = (PAUSES as u64 + 3, 60);
+    for pause in 0..=n {
+        for second in [0, 1] {
+            put(&mut spans, pause * apart + second, Decision::default());
+        }
+    }
+    let seconds = |at: Moment| at.boot.0 / Nanos::SECOND.0;
+    let told = |begin: u64, end: u64, now: u64| {
+        let all = spans.pauses(at(begin).boot, at(end).boot, at(now).boot);
+        all.iter().map(|one| (seconds(one.begin), seconds(one.end))).collect::<Vec<_>>()
+    };
+    let last = n * apart;
+    let all: Vec<_> = (3..n).map(|one| (one * apart + 1, (one + 1) * apart)).collect();
+    assert_eq!(told(0, last + 2, last + 2), all);
+    #[rustfmt::skip]
+    let table = [
+        // begin, end, the moment, pauses
+        (last - 120, last + 2,  last,     &[(last - 119, last - 60), (last - 59, last)][..]),
+        (last - 120, last + 2,  last - 1, &[(last - 119, last - 60)]), // not over yet
+        (last - 60,  last + 2,  last,     &[(last - 59, last)]),
+        (last - 70,  last - 60, last,     &[(last - 119, last - 60)]),
+        (last,       last + 2,  last,     &[]),
+    ];
+    for (begin, end, now, want) in table {
+        assert_eq!(told(begin, end, now), want, "{begin} {end} {now}");
+    }
+}
+
+#[test]
 fn events_are_bounded_and_in_order() {
     let mut spans = Spans::new(Room::OF_AGENT);
     for second in 0..600 {
