@@ -11,6 +11,7 @@ mod going_back;
 mod incident;
 #[path = "../kept.rs"]
 mod kept;
+mod known;
 #[path = "../made_up.rs"]
 mod made_up;
 mod page;

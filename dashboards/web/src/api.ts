@@ -328,6 +328,7 @@ export interface Recording {
   problem: Maybe<string>;
   spans: Span[];
   events: HistoryEvent[];
+  pauses: Pause[];
   /** From when on these are all that there were; null: none is known. */
   knownSince: Maybe<Moment>;
 }
@@ -353,6 +354,12 @@ export interface Span {
   why?: string;
 }
 
+/** A time without a tick: what held and happened in it is not known. */
+export interface Pause {
+  begin: Moment;
+  end: Moment;
+}
+
 export interface HistoryEvent {
   at: Moment;
   tick: number;
@@ -368,6 +375,7 @@ export interface HistoryEvents {
   spans: Span[];
   events: HistoryEvent[];
   minutes: { begin: Moment; over: Nanos; aggressions: Blame[] }[];
+  pauses: Pause[];
   /** From when on each has all that there was; null: nothing of this time is known. */
   knownSince: { spans: Maybe<Moment>; events: Maybe<Moment>; minutes: Maybe<Moment> };
 }

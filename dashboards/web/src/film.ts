@@ -71,6 +71,18 @@ export function endOf({ recording }: Film): Moment | null {
   return newest ?? recording.end ?? null;
 }
 
+/** From when on all is known that happened, on the wall clock as it goes now: while an agent's node was up
+ * it may have been set. Infinity: nothing is known. */
+export function knownFrom({ isLive, end, knownSince }: Recording): number {
+  if (!knownSince) return Infinity;
+  return isLive && end ? Math.min(knownSince.wall, end.wall - (end.boot - knownSince.boot)) : knownSince.wall;
+}
+
+/** Where the line may begin, on the wall clock. */
+export function beginOf({ recording }: Film): number | null {
+  return recording.begin ? Math.min(recording.begin.wall, knownFrom(recording)) : null;
+}
+
 function change(next: Partial<Film>) {
   if (!film) return;
   film = { ...film, ...next };
@@ -78,7 +90,7 @@ function change(next: Partial<Film>) {
 }
 
 /** The first whole millisecond after a tick: times in links are whole milliseconds, ticks are not. */
-export const after = ({ wall }: Moment) => Math.floor(wall / MILLI) + 1;
+export const after = ({ wall }: Pick<Moment, "wall">) => Math.floor(wall / MILLI) + 1;
 
 const iso = (at: number) => new Date(at).toISOString();
 
@@ -156,9 +168,9 @@ async function show(at: number, then?: "next" | "previous"): Promise<boolean | n
 
 /** Goes to a time, in milliseconds since 1970. */
 export function seek(at: number, then?: "next" | "previous") {
-  const [begin, end] = [film?.recording.begin, film && endOf(film)];
-  if (!begin || !end) return;
-  return show(Math.min(after(end), Math.max(after(begin), at)), then);
+  const [wall, end] = [film && beginOf(film), film && endOf(film)];
+  if (wall === null || !end) return;
+  return show(Math.min(after(end), Math.max(after({ wall }), at)), then);
 }
 
 /** Follows the agent again. */

@@ -31,6 +31,8 @@ export function useDocument<T>(asked: string, live: number): Answer<T> {
   const of = whole && !isFollowing(whole) ? `past ${asked}` : asked;
   const moment = momentQuery(film);
   const again = film === null ? live : film.recording.isWhole ? 0 : RETRY;
+  // An agent that was started again reads its recording back: then it knows more of the same moment.
+  const known = film?.recording.isLive ? film.recording.knownSince?.boot : undefined;
   const [answer, set] = useState<Answer<T> & { of: string }>({ of, data: null, error: null });
   const path = moment ? `${asked}${asked.includes("?") ? "&" : "?"}${moment}` : asked;
   useEffect(() => {
@@ -59,7 +61,7 @@ export function useDocument<T>(asked: string, live: number): Answer<T> {
       end.abort();
       clearTimeout(timer);
     };
-  }, [path, again, isHeld, of]);
+  }, [path, again, isHeld, of, known]);
   return answer.of === of ? answer : { data: null, error: null };
 }
 

@@ -3,7 +3,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { HistoryEvent, KeptIncident, Recording, Span } from "./api";
-import { endOf, type Film, goTo, isFollowing, jump, marked, play, seek, setReach, setSpeed, SPEEDS, step, toEnd, toLive } from "./film";
+import { beginOf, endOf, type Film, goTo, isFollowing, jump, knownFrom, marked, play, seek, setReach, setSpeed, SPEEDS, step, toEnd, toLive } from "./film";
 import { Behind, Named, Table } from "./parts";
 import type { Link } from "./stream";
 import { age, clock, partOf, SECOND, zone } from "./words";
@@ -34,7 +34,7 @@ interface Window {
 
 /** The last part of the recording, or where the moment that is shown is in the middle. */
 function windowOf(film: Film): Window | null {
-  const [first, last] = [film.recording.begin?.wall, endOf(film)?.wall];
+  const [first, last] = [beginOf(film), endOf(film)?.wall];
   if (first == null || last == null) return null;
   const length = film.reach * SECOND;
   const wall = film.shown?.at.wall ?? last;
@@ -52,7 +52,7 @@ const isWorse = ({ kind, state }: Span) => state === "due" || (kind !== "thresho
 
 /** Whenever something held that is worth a look, and each thing that happened. */
 function Track({ recording, within }: { recording: Recording; within: Window }) {
-  const { spans, knownSince } = recording;
+  const { spans, pauses } = recording;
   const place = (wall: number) => placeOf(wall, within);
   const bar = (key: string, from: number, to: number, kind: string) => (
     <rect key={key} class={kind} x={`${place(from)}%`} y={14} width={`${Math.max(0.3, place(to) - place(from))}%`} height={8} />
@@ -62,7 +62,8 @@ function Track({ recording, within }: { recording: Recording; within: Window }) 
   return (
     <svg class="track" aria-hidden="true">
       <rect class="lane-false" x="0" y={14} width="100%" height={8} />
-      <rect class="lane-unknown" x="0" y={14} width={`${place(knownSince?.wall ?? within.end)}%`} height={8} />
+      <rect class="lane-unknown" x="0" y={14} width={`${place(knownFrom(recording))}%`} height={8} />
+      {pauses.filter(({ begin, end }) => isWithin(begin.wall, end.wall)).map(({ begin, end }) => bar(`${begin.boot}`, begin.wall, end.wall, "lane-unknown"))}
       {held
         .sort((a, b) => Number(isWorse(a)) - Number(isWorse(b)))
         .map((span, i) => bar(`${i}`, span.begin.wall, span.end?.wall ?? within.end, isWorse(span) ? "lane-true" : "lane-met"))}
@@ -154,7 +155,7 @@ export function Scrubber({ film, link }: { film: Film; link: Link }) {
     timer.current = setTimeout(() => void seek(begin / MILLI + to), REST);
   };
   const last = latest(recording, wall);
-  const since = recording.knownSince?.wall ?? Infinity;
+  const since = knownFrom(recording);
   const isUnknown = wall < since;
   const button = (id: string, sign: string, label: string, key: string, act: () => void) => (
     <button id={id} type="button" aria-label={label} title={`${label} (${key})`} onClick={act}>
@@ -234,7 +235,7 @@ export function Scrubber({ film, link }: { film: Film; link: Link }) {
         <p class="legend">
           <span class="key lane-true" />
           condition True, or threshold due <span class="key lane-met" />
-          threshold met {begin < since && <><span class="key lane-unknown" /> not known </>}<b class="sign" aria-hidden="true">▼</b> step <b class="sign" aria-hidden="true">✕</b> OOM kill
+          threshold met {(begin < since || recording.pauses.length > 0) && <><span class="key lane-unknown" /> not known </>}<b class="sign" aria-hidden="true">▼</b> step <b class="sign" aria-hidden="true">✕</b> OOM kill
           {film.incidents.length > 0 && <><span class="key incident" /> incident</>}
         </p>
         <Behind label="events of the recording">{() => <Events film={film} />}</Behind>

@@ -68,11 +68,11 @@ export function clock(wall: Nanos, now: Nanos = wall): string {
 }
 
 /**
- * Where on the line from `begin` to `end` a moment is, from 0 to 1. Of the wall clock: that since boot
- * begins anew where the node was started again.
+ * Where on the line from `begin` to `end` a moment is, from 0 to 1. Of the wall clock where the line spans
+ * more than one boot: that since boot begins anew there.
  */
-export function partOf(wall: Nanos, begin: Nanos, end: Nanos): number {
-  return Math.min(1, Math.max(0, (wall - begin) / (end - begin) || 0));
+export function partOf(at: Nanos, begin: Nanos, end: Nanos): number {
+  return Math.min(1, Math.max(0, (at - begin) / (end - begin) || 0));
 }
 
 /** `since 03:12:40 (4 min 2 s)`. */

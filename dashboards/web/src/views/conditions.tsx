@@ -45,12 +45,13 @@ function told({ state, begin, end, why }: Span, { wall }: Moment): string {
 }
 
 function Lanes({ events }: { events: HistoryEvents }) {
-  const { begin, end, spans, knownSince } = events;
+  const { begin, end, spans, pauses, knownSince } = events;
   // What was True first, then what was judged, then what could not be.
   const order = { True: 0, False: 1, Unknown: 2 };
   const best = (name: string) => Math.min(...spans.filter((span) => span.name === name).map((span) => order[statusOf(span)]));
   const names = [...new Set(spans.map(({ name }) => name))].sort((a, b) => best(a) - best(b));
-  const x = ({ wall }: Moment) => partOf(wall, begin.wall, end.wall) * WIDTH;
+  // All of one boot, in which the wall clock may have been set.
+  const x = ({ boot }: Moment) => partOf(boot, begin.boot, end.boot) * WIDTH;
   const marks = [0, 0.25, 0.5, 0.75, 1].map((part) => clock(begin.wall + part * (end.wall - begin.wall)).slice(-8, -3));
   return (
     <div class="lanes">
@@ -64,6 +65,9 @@ function Lanes({ events }: { events: HistoryEvents }) {
               <svg viewBox={`0 0 ${WIDTH} ${LANE}`} preserveAspectRatio="none" aria-hidden="true">
                 <rect class="lane-ground" x={0} y={0} width={WIDTH} height={LANE} />
                 <rect class="lane-unknown" x={0} y={2} width={knownSince.spans ? x(knownSince.spans) : WIDTH} height={LANE - 4} />
+                {pauses.map((pause) => (
+                  <rect key={pause.begin.boot} class="lane-unknown" x={x(pause.begin)} y={2} width={x(pause.end) - x(pause.begin)} height={LANE - 4} />
+                ))}
                 {own.map((span) => {
                   const [from, to] = [x(span.begin), x(span.end ?? end)];
                   return (
