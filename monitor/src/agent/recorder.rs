@@ -121,7 +121,9 @@ impl Recorder {
         let mut kept = shelf.list().unwrap_or_default().into_iter().rev();
         let open = kept.find(|one| one.goes_on(&facts.boot_id, at));
         let name = open.as_ref().map(|open| open.name.clone());
-        let freezer = Freezer::begin(Arc::clone(&shelf), ring.clone(), name).map_err(io)?;
+        let boot_id = facts.boot_id.clone();
+        let freezer =
+            Freezer::begin(Arc::clone(&shelf), ring.clone(), boot_id, name).map_err(io)?;
         let watch = Watch::after(&facts, open, at);
         writer.freeze_with(freezer);
         let run = move || inbox.into_iter().for_each(|order| writer.take(order));

@@ -18,13 +18,15 @@ use crate::record::incident::watch::Turn;
 use crate::record::incident::words::paragraph;
 use crate::record::incident::{Incident, State, Trigger};
 use crate::record::journal::Ring;
-use isobar_core::model::units::{Moment, Nanos};
+use isobar_core::model::units::Nanos;
 
 /// Incidents last half a minute at least, and one is frozen within seconds.
 const WAITING: usize = 8;
 /// How often a directory that could not be written to is tried again, and so is a recording that could
 /// not be read.
 const AGAIN: Nanos = Nanos(60 * Nanos::SECOND.0);
+/// How often incidents are looked through for old ones, and it is noted how long the node was up.
+const PRUNE: Nanos = Nanos(3_600 * Nanos::SECOND.0);
 /// A recording that cannot be read is tried so often: what a disk has lost stays lost.
 const TRIES: u32 = 10;
 /// What the recording says of a longer span is read again only once it is longer by a quarter: an hour
@@ -49,18 +51,19 @@ pub(super) struct Freezer {
 }
 
 impl Freezer {
-    /// Gives it a thread, which first freezes what an agent before this one left open, but for the one
-    /// of this name, which goes on.
+    /// Gives it a thread in the boot `boot_id`, which first freezes what an agent before this one left
+    /// open, but for the one of this name, which goes on.
     ///
     /// # Errors
     /// If none can be made.
     pub(super) fn begin(
         shelf: Arc<Shelf>,
         ring: Option<Ring>,
+        boot_id: String,
         going_on: Option<String>,
     ) -> io::Result<Self> {
         let (orders, inbox) = sync_channel(WAITING);
-        let cold = Cold { open: going_on, ..Cold::new(shelf, ring) };
+        let cold = Cold { boot_id, open: going_on, ..Cold::new(shelf, ring) };
         let run = move || Cold { pace: Pace::behind_the_tick(), ..cold }.run(&inbox);
         thread::Builder::new().name("incidents".into()).spawn(run)?;
         Ok(Self { orders, waiting: VecDeque::new() })
@@ -112,7 +115,7 @@ fn is_told(told: &Incident, newest: Option<&Trigger>) -> bool {
 
 struct Cold {
     shelf: Arc<Shelf>,
-    started: Moment,
+    boot_id: String,
     /// `None` while nothing is recorded.
     ring: Option<Ring>,
     /// The open incident, as the recording told of it at last.
@@ -131,20 +134,27 @@ struct Cold {
 
 impl Cold {
     fn new(shelf: Arc<Shelf>, ring: Option<Ring>) -> Self {
-        let (told, read, untold, open, waiting) = Default::default();
-        let (started, pace) = (clock::now(), Pace::full());
-        Self { shelf, started, ring, told, read, untold, open, waiting, pace }
+        let (boot_id, told, read, untold, open, waiting) = Default::default();
+        let pace = Pace::full();
+        Self { shelf, boot_id, ring, told, read, untold, open, waiting, pace }
     }
 
     fn run(mut self, inbox: &Receiver<Order>) {
         // What its agent had no time to tell.
         self.untold = self.take_up();
+        self.prune();
         let mut tried = clock::now().boot;
+        let mut pruned = tried;
         loop {
-            if clock::now().boot.since(tried) >= AGAIN {
-                tried = clock::now().boot;
+            let now = clock::now().boot;
+            if now.since(tried) >= AGAIN {
+                tried = now;
                 self.settle_again();
                 self.freeze_waiting();
+            }
+            if now.since(pruned) >= PRUNE {
+                pruned = now;
+                self.prune();
             }
             let left = self.tell(clock::now().boot);
             let order = match inbox.recv_timeout(Duration::from_nanos(left.0)) {
@@ -295,9 +305,7 @@ impl Cold {
     }
 
     fn prune(&self) {
-        let (now, started) = (clock::now(), self.started);
-        let set = now.wall.since(started.wall.plus(now.boot.since(started.boot)));
-        if let Err(why) = self.shelf.prune(now.wall, set) {
+        if let Err(why) = self.shelf.prune(&self.boot_id, clock::now()) {
             tracing::warn!("cannot remove old incidents: {}", chain(&why));
         }
     }

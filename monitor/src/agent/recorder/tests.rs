@@ -191,7 +191,8 @@ fn record_goes_on_in_files_with_what_was_in_memory() {
     fs::write(&place, "").unwrap();
     let (to, reports) = channel();
     let mut writer = Writer::open(where_possible(&place), Start::default(), to).unwrap().unwrap();
-    let freezer = Freezer::begin(Arc::clone(writer.shelf()), writer.ring().cloned(), None);
+    let freezer =
+        Freezer::begin(Arc::clone(writer.shelf()), writer.ring().cloned(), String::new(), None);
     writer.freeze_with(freezer.unwrap());
     let mut engine = Engine::default();
     let mut wants_standing = false;

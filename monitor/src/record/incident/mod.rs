@@ -6,6 +6,7 @@
 //! place for its ticks, `shelf` keeps it.
 
 pub mod account;
+mod boots;
 pub mod freeze;
 mod limits;
 pub mod redact;
@@ -148,7 +149,7 @@ pub struct Incident {
     pub left_out: Vec<LeftOut>,
     /// Bytes of its recording.
     pub size: u64,
-    /// When it was imported, on the wall clock; its age counts from then.
+    /// When it was imported, on the wall clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub imported: Option<Nanos>,
     /// One paragraph.

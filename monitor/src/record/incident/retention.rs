@@ -1,6 +1,10 @@
-//! How much is kept of incidents. The oldest are removed first.
+//! How much is kept of incidents. The oldest are removed first, by the time in which the node was up.
 
+use std::cmp::Reverse;
+
+use super::boots::Boots;
 use super::{Incident, State};
+use isobar_core::model::sample::Moment;
 use isobar_core::model::units::{Bytes, Nanos};
 
 const DAY: u64 = 86_400 * Nanos::SECOND.0;
@@ -23,25 +27,21 @@ impl Retention {
 
     /// Frozen incidents that are too much, too old or too many, the oldest first. Those without a kill
     /// have a half: a condition that comes and goes for days hides no kill.
-    pub(super) fn beyond(self, all: Vec<Incident>, now: Nanos) -> Vec<Incident> {
+    pub(super) fn beyond(self, all: Vec<Incident>, ages: &Ages) -> Vec<Incident> {
         let is_gentle = |one: &Incident| !one.kinds.iter().any(|kind| kind.is_kill());
         let half = Self { size: Bytes(self.size.0 / 2), n: self.n / 2, ..self };
         let gentle = all.iter().filter(|one| is_gentle(one)).cloned().collect();
-        let mut beyond = half.oldest_of(gentle, now);
+        let mut beyond = half.oldest_of(gentle, ages);
         let left = all.into_iter().filter(|one| !beyond.contains(one)).collect();
-        beyond.extend(self.oldest_of(left, now));
+        beyond.extend(self.oldest_of(left, ages));
         beyond
     }
 
-    fn oldest_of(self, all: Vec<Incident>, now: Nanos) -> Vec<Incident> {
-        // The clock of a node that has just booted may be set in an incident.
-        let over = |one: &Incident| one.end.unwrap_or(one.begin).wall.max(one.begin.wall);
-        let since = |one: &Incident| one.imported.unwrap_or(over(one));
+    fn oldest_of(self, all: Vec<Incident>, ages: &Ages) -> Vec<Incident> {
         let all = all.into_iter().filter(|one| one.state == State::Frozen);
-        let is_old = |one: &Incident| now.since(since(one)) > self.age;
+        let is_old = |one: &Incident| ages.up(one).is_some_and(|age| age > self.age);
         let (mut beyond, mut left): (Vec<_>, Vec<_>) = all.partition(is_old);
-        // What ended in the future ended before the clock was set back.
-        left.sort_by_key(|one| (since(one) <= now, since(one)));
+        left.sort_by_key(|one| (Reverse(ages.of(one)), over(one).wall));
         let mut bytes: u64 = left.iter().map(|one| one.size).sum();
         let mut n = left.len();
         let is_beyond = |oldest: &Incident| {
@@ -54,33 +54,70 @@ impl Retention {
     }
 }
 
+/// What incidents are as old as.
+#[derive(Debug, Default)]
+pub(super) struct Ages {
+    pub(super) boots: Boots,
+    pub(super) wall: Nanos,
+}
+
+impl Ages {
+    /// In time in which the node was up. `None` where it is not known: of another node's, which was
+    /// imported, of one of which only the name is known, and of what an older isobar kept. None of
+    /// them is ever too old.
+    fn up(&self, one: &Incident) -> Option<Nanos> {
+        let is_known = one.imported.is_none() && !one.boot_id.is_empty();
+        is_known.then(|| self.boots.since(&one.boot_id, over(one).boot))
+    }
+
+    /// Which one is older than another, where there is no room for both.
+    fn of(&self, one: &Incident) -> Nanos {
+        let by_wall = || self.wall.since(one.imported.unwrap_or(over(one).wall));
+        self.up(one).unwrap_or_else(by_wall)
+    }
+}
+
+fn over(one: &Incident) -> Moment {
+    one.end.unwrap_or(one.begin)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isobar_core::model::sample::Moment;
+
+    const USUAL: Retention = Retention::USUAL;
+    const TWO: Retention = Retention { n: 2, ..USUAL };
+
+    /// The name is the wall clock's day.
+    fn one(boot_id: &str, up: u64, wall: u64) -> Incident {
+        let at = Moment { boot: Nanos(up * DAY), wall: Nanos(wall * DAY) };
+        let (name, boot_id, state) = (wall.to_string(), boot_id.into(), State::Frozen);
+        Incident { name, boot_id, state, begin: at, end: Some(at), ..Incident::default() }
+    }
 
     #[test]
-    fn oldest_of_goes_by_a_clock_that_was_set_back() {
-        let one = |day: u64| {
-            let wall = Nanos(day * DAY);
-            let at = Moment { wall, ..Moment::default() };
-            let (name, state) = (day.to_string(), State::Frozen);
-            Incident { name, state, begin: at, end: Some(at), ..Incident::default() }
-        };
-        let beyond = Retention::USUAL.oldest_of([1, 100].map(one).into(), Nanos(60 * DAY));
-        assert_eq!(beyond, [one(1)], "one of the future keeps no old one");
-        let two = Retention { n: 2, ..Retention::USUAL };
+    fn oldest_of_goes_by_the_time_in_which_the_node_was_up() {
+        // The boot `a` lasted for 20 days, and `b` has lasted for 15.
+        let boots = Boots::default().at("a", Nanos(20 * DAY)).at("b", Nanos(15 * DAY));
+        let imported = Incident { imported: Some(Nanos(4_000 * DAY)), ..one("", 0, 4_000) };
         #[rustfmt::skip]
         let table = [
-            // today, days of the incidents, which one goes
-            (20, [10, 11, 19], "10"),
-            (20, [19, 21, 22], "21"), // the clock was at 22 before
-            (5,  [10, 11, 5],  "10"),
+            // the wall clock's day, what is kept, incidents, days of those that go
+            (5_365, USUAL, vec![one("b", 1, 5_000)],                     vec![]), // a year ahead
+            (5_365, USUAL, vec![one("a", 6, 5_000)],                     vec![]),
+            (5_000, USUAL, vec![one("a", 6, 0), one("b", 1, 0)],         vec![]), // both were at 1970
+            (5_000, USUAL, vec![one("a", 4, 4_965), one("a", 6, 4_967)], vec!["4965"]),
+            (0,     USUAL, vec![one("a", 4, 4_965)],                     vec!["4965"]), // set back
+            (5_000, USUAL, vec![one("older", 9, 9_000)],                 vec!["9000"]),
+            (5_000, USUAL, vec![one("", 0, 10), imported.clone()],       vec![]), // nothing is known of them
+            (5_000, TWO,   vec![one("", 0, 4_990), imported, one("b", 1, 4_900)], vec!["4000"]),
+            (5_000, TWO,   vec![one("a", 6, 6_000), one("b", 1, 10), one("b", 2, 9)], vec!["6000"]),
         ];
-        for (today, days, want) in table {
-            let beyond = two.oldest_of(days.map(one).into(), Nanos(today * DAY));
+        for (today, retention, all, want) in table {
+            let ages = Ages { boots: boots.clone(), wall: Nanos(today * DAY) };
+            let beyond = retention.oldest_of(all.clone(), &ages);
             let names: Vec<_> = beyond.iter().map(|one| one.name.as_str()).collect();
-            assert_eq!(names, [want], "{today} {days:?}");
+            assert_eq!(names, want, "{today} {all:?}");
         }
     }
 }

@@ -14,12 +14,14 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use self::files::{DOCUMENT, delete, read, recording, write};
-use super::retention::Retention;
+use super::boots::Boots;
+use super::retention::{Ages, Retention};
 use super::{Incident, State, is_name};
 use crate::record::segments::path_of;
 use crate::state;
 use isobar_core::model::quantity::Quantity;
-use isobar_core::model::units::{Bytes, Nanos};
+use isobar_core::model::sample::Moment;
+use isobar_core::model::units::Bytes;
 
 const DRAFT: &[u8] = b"draft-";
 
@@ -282,29 +284,29 @@ impl Shelf {
         let (n, size) = (all.len(), all.iter().map(|one| one.size).sum());
         all.push(Incident { size: draft.size()?, ..incident.clone() });
         // None is too old.
-        match draft.retention().beyond(all, Nanos(0)).is_empty() {
+        match draft.retention().beyond(all, &Ages::default()).is_empty() {
             true => Ok(()),
             false => Err(ShelfError::Full { n, size }),
         }
     }
 
-    /// Removes what is too much, too old or too many; open incidents stay. None is too old because the
-    /// wall clock was set forwards, by `set`.
+    /// Removes what is too much, too old or too many, `now` in the boot `boot_id`; open incidents stay.
+    /// Notes in the directory how long the node was up: by that incidents age.
     ///
     /// # Errors
-    /// If one cannot be removed.
-    pub fn prune(&self, now: Nanos, set: Nanos) -> Result<(), ShelfError> {
-        let since_set = |of: Retention| Retention { age: of.age.plus(set), ..of };
+    /// If one cannot be removed, or that not be noted.
+    pub fn prune(&self, boot_id: &str, now: Moment) -> Result<(), ShelfError> {
+        let ages = |boots: Boots| Ages { boots: boots.at(boot_id, now.boot), wall: now.wall };
         let kept = self.lock().values().map(|(one, _)| one.clone()).collect();
-        for one in since_set(Retention::IN_MEMORY).beyond(kept, now) {
+        for one in Retention::IN_MEMORY.beyond(kept, &ages(Boots::default())) {
             self.lock().remove(&one.name);
         }
-        if let Some(dir) = self.dir.get() {
-            for one in since_set(Retention::USUAL).beyond(files::all(dir, files::bare)?, now) {
-                delete(dir, &one.name)?;
-            }
+        let Some(dir) = self.dir.get().filter(|dir| dir.is_dir()) else { return Ok(()) };
+        let ages = ages(Boots::read(dir)?);
+        for one in Retention::USUAL.beyond(files::all(dir, files::bare)?, &ages) {
+            delete(dir, &one.name)?;
         }
-        Ok(())
+        ages.boots.write(dir)
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::record::incident::Kind;
+use isobar_core::model::sample::Moment;
 
 fn incident(name: &str, end: Option<u64>) -> Box<Incident> {
     let wall = clock::now().wall;
@@ -148,22 +149,32 @@ fn tell_reads_the_recording_for_an_open_incident_each_half_minute() {
 }
 
 #[test]
-fn prune_removes_none_because_the_clock_was_set_forwards() {
-    const DAYS: Nanos = Nanos(2 * 86_400 * Nanos::SECOND.0);
-    let now = clock::now();
-    let before = Moment { wall: now.wall.since(DAYS), ..now };
+fn prune_removes_none_for_a_clock_that_is_ahead() {
+    const DAY: u64 = 86_400 * Nanos::SECOND.0;
+    let days = |n: u64| Nanos(n * DAY);
     #[rustfmt::skip]
     let table = [
-        // when the agent began, incidents of two days before that are left in memory
-        (now,    0),
-        (before, 1), // by the clock since the boot it is now
+        // in memory, boot of the incident, how long it was up then and at last, is the incident left?
+        (true,  "now",    (0, 0),  true),
+        (false, "now",    (0, 0),  true),
+        (false, "before", (1, 20), true),
+        (false, "before", (1, 60), false),
     ];
-    for (started, want) in table {
-        let shelf = Arc::new(Shelf::in_memory());
-        let (state, begin) = (State::Frozen, before);
-        let old = Incident { name: "2026".into(), state, begin, ..Incident::default() };
-        shelf.note_in_memory(&old);
-        Cold { started, ..Cold::new(Arc::clone(&shelf), None) }.prune();
-        assert_eq!(shelf.list().unwrap().len(), want, "{started:?}");
+    for (is_in_memory, boot_id, (then, last), want) in table {
+        let dir = tempfile::tempdir().unwrap();
+        let shelf = match is_in_memory {
+            true => Shelf::in_memory(),
+            false => Shelf::in_dir(dir.path().into()),
+        };
+        shelf.prune("before", Moment { boot: days(last), ..Moment::default() }).unwrap();
+        // By the clock as it is, it ended a year ago.
+        let begin = Moment { boot: days(then), wall: clock::now().wall.since(days(365)) };
+        let (name, state, boot_id) = ("2026".to_owned(), State::Frozen, boot_id.into());
+        let old = Incident { name, state, boot_id, begin, ..Incident::default() };
+        shelf.note(&old).unwrap();
+        let shelf = Arc::new(shelf);
+        let cold = Cold { boot_id: "now".into(), ..Cold::new(Arc::clone(&shelf), None) };
+        cold.prune();
+        assert_eq!(shelf.list().unwrap().len(), usize::from(want), "{is_in_memory} {old:?}");
     }
 }

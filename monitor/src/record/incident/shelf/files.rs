@@ -139,7 +139,8 @@ mod tests {
         let shelf = Shelf::in_dir(dir.path().into());
         let listed: Vec<_> = shelf.list().unwrap().into_iter().map(|one| one.size >> 20).collect();
         assert_eq!(listed, [60; 4]);
-        shelf.prune(Nanos(6 * 86_400 * Nanos::SECOND.0), Nanos(0)).unwrap();
+        let wall = Nanos(6 * 86_400 * Nanos::SECOND.0);
+        shelf.prune("", Moment { wall, ..Moment::default() }).unwrap();
         // Of those without a kill half is kept, which is 128 MiB.
         let left = [1, 2, 3, 4].map(|day| {
             let name = format!("2026-{day}");
