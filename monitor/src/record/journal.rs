@@ -16,6 +16,7 @@ use isobar_core::model::decision::Decision;
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::{Moment, Sample};
 use isobar_core::model::settings::Settings;
+use isobar_core::model::units::Nanos;
 use isobar_core::policy::engine::Standing;
 use isobar_core::recording::change;
 use isobar_core::recording::format::{FORMAT, Header, VERSION};
@@ -61,7 +62,7 @@ pub struct Journal {
     chapter: Option<Chapter>,
     /// Ticks in this chapter.
     n_ticks: u64,
-    /// Ticks since the header or the last mark.
+    /// Ticks since the header or the last mark; [`MARK`] once the clock was set back among them.
     n_unmarked: u64,
     before: Option<Parts>,
     /// What marks are changes to; `None` if the chapter begins without a sample.
@@ -204,6 +205,9 @@ impl Journal {
         let Some(mut chapter) = self.chapter.take() else { return Ok(()) };
         self.segments.make_room().map_err(|source| self.stop(source))?;
         let at = sample.at;
+        // The index finds what a clock that was set back passes again by the frame after it.
+        let is_set_back = |before: &Parts| at.wall.plus(Nanos::SECOND) < before.rest.at.wall;
+        let ends_frame = self.before.as_ref().is_some_and(is_set_back);
         let now = Parts::from(sample);
         let result = (|| {
             let line = change::line(self.before.as_ref(), &now, decision)?;
@@ -212,12 +216,13 @@ impl Journal {
                 base.note(&now);
             }
             self.before = Some(now);
-            (self.n_ticks, self.n_unmarked) = (self.n_ticks + 1, self.n_unmarked + 1);
+            self.n_ticks += 1;
+            self.n_unmarked = if ends_frame { MARK } else { self.n_unmarked + 1 };
             let is_full = self.segments.is_full(chapter.get_ref(), at);
             // The first chapter of a run begins with nothing; marks would have to hold everything.
-            let ends =
-                is_full || self.n_ticks >= CHAPTER || self.base.is_none() && self.n_ticks >= MARK;
-            self.is_due = ends || self.n_unmarked >= MARK;
+            self.is_due = self.n_unmarked >= MARK;
+            let ends = is_full || self.n_ticks >= CHAPTER || self.base.is_none() && self.is_due;
+            self.is_due |= ends;
             let Some(standing) = standing.filter(|_| self.is_due) else {
                 self.chapter = Some(chapter);
                 return Ok(());

@@ -76,6 +76,9 @@ fn at_finds_each_tick_whatever_the_wall_clock_did() {
         ("set back in the first chapter",     vec![Ran(1, 501..=563, ahead)]),
         ("set back, behind another segment",  vec![right(1, 300..=490), Ran(1, 501..=563, ahead)]),
         ("set back in a mark",                vec![Ran(1, 500..=563, ahead)]),
+        ("set back in the last ticks",        vec![Ran(1, 501..=513, ahead)]),
+        ("set back behind the last mark",     vec![Ran(1, 480..=514, ahead)]),
+        ("set back before an agent ended",    vec![Ran(1, 480..=512, ahead), right(1, 564..=600)]),
         ("a segment follows",                 vec![Ran(1, 501..=563, ahead), right(1, 564..=600)]),
         ("ahead, and set back",               vec![Ran(1, 501..=700, ahead_for_long)]),
     ];

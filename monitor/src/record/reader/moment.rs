@@ -300,11 +300,11 @@ mod tests {
         let table = [
             // ticks that an hour was added to, the range, the first and the last tick that are read
             (0..0,     [40, 50],   16, 60), // to the next mark
-            (20..21,   [10, 50],   1,  60),
-            (15..16,   [10, 50],   1,  60),  // a chapter begins with it
+            (20..21,   [10, 50],   1,  51), // a mark follows the tick after it
+            (15..16,   [10, 50],   1,  61), // a chapter begins with it
             (300..301, [290, 310], 16, 315), // a mark begins with it
             (290..305, [280, 310], 16, 315),
-            (20..200,  [10, 230],  1,  240),
+            (20..200,  [10, 230],  1,  230),
         ];
         for (wrong, [begin, end], first, last) in table {
             let dir = tempfile::tempdir().unwrap();
