@@ -4,6 +4,7 @@
 mod io;
 mod long;
 mod missing;
+mod set_back;
 mod verbs;
 
 use std::fs;

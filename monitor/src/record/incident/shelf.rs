@@ -125,7 +125,7 @@ impl Shelf {
         };
         all.retain(|one| !kept.contains_key(&one.name));
         all.extend(kept.values().map(|(one, _)| one.clone()));
-        all.sort_unstable_by(|a, b| (a.begin.wall, &a.name).cmp(&(b.begin.wall, &b.name)));
+        sort(&mut all);
         Ok(all)
     }
 
@@ -312,6 +312,20 @@ impl Shelf {
     fn lock(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Oldest first, by the wall clock as it stood at the last incident of each boot: it may have been set
+/// after others.
+fn sort(all: &mut [Incident]) {
+    let mut last = BTreeMap::<String, Moment>::new();
+    for one in all.iter().filter(|one| !one.boot_id.is_empty()) {
+        let last = last.entry(one.boot_id.clone()).or_default();
+        *last = if one.begin.boot >= last.boot { one.begin } else { *last };
+    }
+    all.sort_by_cached_key(|Incident { boot_id, begin, name, .. }| {
+        let by_last = |last: &Moment| last.wall.since(last.boot.since(begin.boot));
+        (last.get(boot_id).map_or(begin.wall, by_last), name.clone())
+    });
 }
 
 /// The ticks of an incident before it has its place.

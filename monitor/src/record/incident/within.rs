@@ -5,12 +5,12 @@ use super::watch::{BEFORE, LONGEST};
 use isobar_core::model::sample::Moment;
 use isobar_core::model::units::Nanos;
 
-/// Which ticks belong to an incident, by the wall clock.
+/// Which ticks belong to an incident, by both clocks: the wall clock may pass a time twice.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Within {
     from: Moment,
     to: Moment,
-    /// The wall clock was set back in between: by the clock since the boot, which cannot be set.
+    /// The wall clock was set back in between: by the clock since the boot alone, which cannot be set.
     by_boot: bool,
 }
 
@@ -44,10 +44,8 @@ impl Within {
 
     pub(super) fn has(self, at: Moment) -> bool {
         let Self { from, to, by_boot } = self;
-        match by_boot {
-            true => (from.boot..=to.boot).contains(&at.boot),
-            false => (from.wall..=to.wall).contains(&at.wall),
-        }
+        (from.boot..=to.boot).contains(&at.boot)
+            && (by_boot || (from.wall..=to.wall).contains(&at.wall))
     }
 
     /// `has_begun` says that a tick of the incident was there: it lies within one boot, and the wall clock
