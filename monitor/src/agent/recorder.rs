@@ -27,6 +27,7 @@ use isobar_core::model::decision::Decision;
 use isobar_core::model::limit::LimitState;
 use isobar_core::model::sample::{Moment, Sample};
 use isobar_core::model::settings::Settings;
+use isobar_core::model::units::Nanos;
 use isobar_core::policy::engine::Standing;
 use isobar_core::view::OomRecord;
 
@@ -81,6 +82,8 @@ enum Report {
     Is(Capability),
     /// Where it writes now; `None` while nothing is recorded.
     To(Option<Ring>),
+    /// Since when every tick is in it, by the time since the boot; `None` if it has lost none.
+    WholeSince(Option<Nanos>),
 }
 
 /// The tick's end of it.
@@ -100,6 +103,8 @@ pub(super) struct Recorder {
     watch: Watch,
     /// Of the recording in files.
     bounds: Bounds,
+    /// Since when every tick is in the recording; `None` if it has lost none.
+    whole_since: Option<Nanos>,
     /// Turns of incidents that were not handed over: none is lost with its tick.
     turns: VecDeque<Turn>,
 }
@@ -128,7 +133,7 @@ impl Recorder {
         writer.freeze_with(freezer);
         let run = move || inbox.into_iter().for_each(|order| writer.take(order));
         thread::Builder::new().name("record".into()).spawn(run).map_err(io)?;
-        let (wants_standing, n_waiting, counts, turns) = Default::default();
+        let (wants_standing, n_waiting, counts, whole_since, turns) = Default::default();
         Ok(Some(Self {
             orders,
             reports,
@@ -141,6 +146,7 @@ impl Recorder {
             counts,
             watch,
             bounds,
+            whole_since,
             turns,
         }))
     }
@@ -191,7 +197,8 @@ impl Recorder {
             Some(Ring::Memory { .. }) => Bounds::IN_MEMORY,
             _ => self.bounds,
         };
-        self.watch.record_keeps(bounds.age);
+        let whole = self.whole_since.map_or(bounds.age, |since| sample.at.boot.since(since));
+        self.watch.record_keeps(whole.min(bounds.age));
         let turn = self.watch.tick(Seen { sample, decision, kills, limits });
         if let Some(Turn::Open(incident)) = &turn
             && let Some(first) = incident.triggers.first()
@@ -292,6 +299,7 @@ impl Recorder {
                 Report::WantsStanding => self.wants_standing = true,
                 Report::Is(capability) => self.capability = capability,
                 Report::To(ring) => self.ring = ring,
+                Report::WholeSince(since) => self.whole_since = since,
             }
         }
     }

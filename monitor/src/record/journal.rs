@@ -167,6 +167,11 @@ impl Journal {
         self.segments.ring()
     }
 
+    /// Since when it has every tick, by the time since the boot; `None` if it has lost none of this boot.
+    pub fn whole_since(&self) -> Option<Nanos> {
+        self.segments.whole_since()
+    }
+
     /// True after an error: nothing more is written.
     pub fn has_stopped(&self) -> bool {
         self.chapter.is_none()

@@ -141,6 +141,8 @@ pub(super) struct Segments {
     next: u64,
     /// When the first one began, until room was made for it.
     owes: Option<Moment>,
+    /// One was thinned or deleted.
+    has_lost: bool,
 }
 
 /// The segment that is being written, and how much was written.
@@ -261,7 +263,8 @@ impl Segments {
         }
         let (ring, most) = (Ring::Files(path.into()), bounds.size.0);
         let old = aged(found, boot_id);
-        Ok(Ok(Self { ring, bounds, most, old, damaged: foreign, next, owes: None }))
+        let (damaged, owes, has_lost) = (foreign, None, false);
+        Ok(Ok(Self { ring, bounds, most, old, damaged, next, owes, has_lost }))
     }
 
     /// Warns of files that have a segment's name and are damaged.
@@ -278,8 +281,8 @@ impl Segments {
     /// None yet, in memory, after the files at `before`.
     pub(super) fn in_memory(before: Option<&Path>, bounds: Bounds) -> Self {
         let (ring, most) = (Ring::in_memory(before), bounds.size.0);
-        let (old, damaged) = Default::default();
-        Self { ring, bounds, most, old, damaged, next: 0, owes: None }
+        let (old, damaged, next, owes, has_lost) = Default::default();
+        Self { ring, bounds, most, old, damaged, next, owes, has_lost }
     }
 
     /// Copies the segments of another recording behind those that exist.
@@ -302,8 +305,8 @@ impl Segments {
         let unbounded = Bounds { size: Bytes(u64::MAX), age: Nanos(u64::MAX) };
         let ring = Ring::One(Arc::new(file));
         let most = u64::MAX;
-        let (old, damaged) = Default::default();
-        Self { ring, bounds: unbounded, most, old, damaged, next: 0, owes: None }
+        let (old, damaged, next, owes, has_lost) = Default::default();
+        Self { ring, bounds: unbounded, most, old, damaged, next, owes, has_lost }
     }
 
     pub(super) fn ring(&self) -> &Ring {
@@ -338,6 +341,7 @@ impl Segments {
             if held(&self.old) <= room && is_young {
                 break;
             }
+            self.has_lost = true;
             let first = *first;
             let mut n = first;
             let newest = self.old.last_key_value().map(|(n, _)| *n);
@@ -361,6 +365,15 @@ impl Segments {
             };
         }
         Ok(())
+    }
+
+    /// Since when the recording has every tick, by the time since the boot; `None` if it has lost none of
+    /// this boot.
+    pub(super) fn whole_since(&self) -> Option<Nanos> {
+        match self.old.values().find(|old| !old.is_thin)?.begun {
+            Since::Boot(begun) if self.has_lost => Some(begun),
+            Since::Boot(_) | Since::Before(_) => None,
+        }
     }
 
     /// True if the next segment should begin.

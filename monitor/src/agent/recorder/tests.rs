@@ -3,8 +3,8 @@ use crate::agent::recorder::writer::Writer;
 use crate::record::journal::Journal;
 use crate::record::reader::{Entry as Reading, Recording};
 use isobar_core::model::cgroup::CgroupId;
+use isobar_core::model::sample::{Gap, GapReason};
 use isobar_core::model::stall::OomKill;
-use isobar_core::model::units::Nanos;
 use isobar_core::policy::engine::Engine;
 use std::fs;
 use std::path::Path;
@@ -71,6 +71,14 @@ fn record_to_a_file_is_for_one_agent() {
     assert!(is_free);
 }
 
+fn kill(at: Moment) -> OomRecord {
+    let (victim, limit, trigger, limit_known) = (CgroupId(7), None, CgroupId(7), false);
+    let (victim_pid, victim_comm) = (8, None);
+    let kill =
+        OomKill { at: at.boot, victim, victim_pid, victim_comm, limit, limit_known, trigger };
+    OomRecord::of(&kill, at, None, |_| None)
+}
+
 /// A recorder whose orders are taken by the test alone: there is room for `n`.
 fn with_room_for(n: usize) -> (Recorder, Receiver<Order>) {
     let (to, reports) = channel();
@@ -88,6 +96,7 @@ fn with_room_for(n: usize) -> (Recorder, Receiver<Order>) {
         counts: Counts::default(),
         watch: Watch::default(),
         bounds: Bounds::default(),
+        whole_since: None,
         turns: VecDeque::new(),
     };
     (recorder, inbox)
@@ -161,12 +170,7 @@ fn tick_pauses_the_recording_while_the_disk_is_slow() {
     // What happens in a tick that is lost.
     let mut engine = Engine::default();
     let decision = entry(&mut engine, 3);
-    let (at, limit_known) = (Nanos(0), false);
-    let (victim, limit, trigger) = (CgroupId(7), None, CgroupId(7));
-    let kill =
-        OomKill { at, victim, victim_pid: 8, victim_comm: None, limit, limit_known, trigger };
-    let kill = OomRecord::of(&kill, Moment::default(), None, |_| None);
-    recorder.tick(engine.standing(), &decision, &[kill], &[]);
+    recorder.tick(engine.standing(), &decision, &[kill(Moment::default())], &[]);
     records(&mut recorder, 2);
     assert_eq!(recorder.n_waiting, 3);
     assert!(recorder.capability().detail.contains("the disk is slow"), "{recorder:?}");
@@ -253,4 +257,37 @@ fn record_goes_on_in_files_with_what_was_in_memory() {
         missing.len() <= 2 && missing.iter().all(|tick| (200..203).contains(tick)),
         "{missing:?}"
     );
+}
+
+/// A recording of 1 MiB, in which a tick takes 8 KB: it has every tick of some 100 seconds.
+#[test]
+fn an_incident_ends_before_a_small_recording_has_lost_its_beginning() {
+    let dir = tempfile::tempdir().unwrap();
+    let to =
+        Record::To(dir.path().join("r"), Bounds { size: Bounds::LEAST_SIZE, ..Bounds::default() });
+    let mut recorder = Recorder::begin(to, Start::default()).unwrap().unwrap();
+    let shelf = Arc::clone(recorder.shelf());
+    let (mut engine, mut seed) = (Engine::default(), 1_u64);
+    let mut name = || {
+        seed = seed.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
+        format!("{:08x}", seed >> 32)
+    };
+    for tick in 1..=450 {
+        let now = Nanos(tick * Nanos::SECOND.0);
+        let at = Moment { boot: now, wall: now };
+        let (object, why) = (String::new(), GapReason::Gone);
+        let detail = (0..2_000).map(|_| name()).collect();
+        let gaps = vec![Gap { object, why, detail }];
+        let decision = engine.step(Sample { tick, at, gaps, ..Sample::default() }).decision;
+        let kills = if tick >= 300 { vec![kill(at)] } else { Vec::new() };
+        recorder.tick(engine.standing(), &decision, &kills, &[]);
+        thread::sleep(Duration::from_millis(10));
+    }
+    let ended = || shelf.list().unwrap().into_iter().find(|one| one.end.is_some() && one.ticks > 0);
+    let frozen = (0..100).find_map(|_| {
+        thread::sleep(Duration::from_millis(100));
+        ended()
+    });
+    let frozen = frozen.unwrap();
+    assert!(frozen.is_cut && frozen.from <= frozen.begin, "{}", frozen.summary);
 }

@@ -80,6 +80,8 @@ pub(super) struct Writer {
     /// When files are tried again.
     again: Nanos,
     has_asked: bool,
+    /// As it was reported.
+    whole_since: Option<Nanos>,
     shelf: Arc<Shelf>,
     freezer: Option<Freezer>,
     reports: Sender<Report>,
@@ -115,7 +117,7 @@ impl Writer {
         let shelf =
             target.as_ref().map_or_else(Shelf::in_memory, |to| Shelf::in_dir(to.shelf.clone()));
         let again = start.at.boot.plus(AGAIN);
-        let (has_asked, freezer) = Default::default();
+        let (has_asked, whole_since, freezer) = Default::default();
         let shelf = Arc::new(shelf);
         let start = Start { standing: Standing::default(), ..start };
         Ok(Some(Self {
@@ -126,6 +128,7 @@ impl Writer {
             trouble,
             again,
             has_asked,
+            whole_since,
             shelf,
             freezer,
             reports,
@@ -178,6 +181,11 @@ impl Writer {
         if let Some(journal) = &mut self.journal {
             let written = journal.put(sample, &decision, standing.as_ref());
             let wants_standing = journal.wants_standing();
+            let whole_since = journal.whole_since();
+            if std::mem::replace(&mut self.whole_since, whole_since) != whole_since {
+                // A tick that has gone hears nothing, and needs nothing.
+                let _ = self.reports.send(Report::WholeSince(whole_since));
+            }
             match written {
                 Ok(()) if wants_standing => self.ask(),
                 Ok(()) => {}

@@ -82,7 +82,7 @@ impl Watch {
         }
     }
 
-    /// Ends incidents before the recording, which keeps ticks for `age`, has lost their beginning.
+    /// Ends incidents before the recording, which has every tick of the last `age`, has lost their beginning.
     pub fn record_keeps(&mut self, age: Nanos) {
         self.longest = LONGEST.min(Nanos(age.0 / 2));
     }
