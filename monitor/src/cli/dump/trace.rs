@@ -1,6 +1,6 @@
 //! A trace in the JSON of Chrome, which ui.perfetto.dev opens: a process for each cgroup with
 //! counters of what it waits for, conditions as slices of the node's process, decisions and OOM
-//! kills as instants.
+//! kills as instants. Slices named `no data` say where a counter stands at 0 because nothing is known.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -46,6 +46,8 @@ struct Trace<'a, W: Write> {
     last: usize,
     /// Counters of which not everything is 0, with what they show.
     counted: BTreeMap<(CgroupId, &'static str), Vec<&'static str>>,
+    /// Values that were shown, and whether a slice says now that they are not known.
+    shown: BTreeMap<(CgroupId, &'static str, &'static str), bool>,
     /// Conditions that are True.
     held: BTreeSet<String>,
     /// The last reason to do nothing.
@@ -62,6 +64,7 @@ impl<'a, W: Write> Trace<'a, W> {
             named: BTreeMap::new(),
             last: 0,
             counted: BTreeMap::new(),
+            shown: BTreeMap::new(),
             held: BTreeSet::new(),
             said: None,
             at: Moment::default(),
@@ -75,7 +78,12 @@ impl<'a, W: Write> Trace<'a, W> {
         if now < before.boot || now.since(before.boot) > PAUSE {
             self.hold(BTreeSet::new(), before.wall)?;
             // The last tick is shown for a second, as the others are.
-            self.zero(|_| true, before.wall.plus(Nanos::SECOND))?;
+            let from = before.wall.plus(Nanos::SECOND);
+            self.zero(|_| true, from)?;
+            if before != Moment::default() && from < at {
+                self.unknown("b", from, NODE, "no data", "recording")?;
+                self.unknown("e", at, NODE, "no data", "recording")?;
+            }
         }
         self.zero(|id| id != NODE && !snapshot.scopes.contains_key(&id), at)?;
         if self.named.len() > KNOWN {
@@ -138,6 +146,7 @@ impl<'a, W: Write> Trace<'a, W> {
     /// Ends what still holds: a slice without an end is not shown.
     fn end(mut self) -> Result<()> {
         self.hold(BTreeSet::new(), self.at.wall)?;
+        self.forget(|_| true, self.at.wall)?;
         Ok(write!(self.out, "\n]}}\n")?)
     }
 
@@ -149,7 +158,30 @@ impl<'a, W: Write> Trace<'a, W> {
             let zeros: Map<_, _> = shown.iter().map(|name| ((*name).into(), 0.into())).collect();
             self.event("C", at, id, counter, json!({ "args": zeros }))?;
         }
-        Ok(())
+        self.forget(is_over, at)
+    }
+
+    /// Ends the slices of values that nothing more is said of.
+    fn forget(&mut self, is_over: impl Fn(CgroupId) -> bool, at: Nanos) -> Result<()> {
+        let over: Vec<_> = self.shown.extract_if(.., |(id, ..), _| is_over(*id)).collect();
+        over.into_iter().filter(|(_, is_unknown)| *is_unknown).try_for_each(|(key, _)| {
+            let (id, counter, name) = key;
+            self.unknown("e", at, id, &format!("no data: {counter}"), name)
+        })
+    }
+
+    /// A counter has no gaps in this format: a slice says where its 0 is none.
+    fn unknown(
+        &mut self,
+        phase: &str,
+        at: Nanos,
+        id: CgroupId,
+        name: &str,
+        value: &str,
+    ) -> Result<()> {
+        let n = self.named.get(&id).map_or(1, |(n, _)| *n);
+        let more = json!({"cat": "no data", "id": format!("{n} {name} {value}"), "args": {"value": value}});
+        self.event(phase, at, id, name, more)
     }
 
     fn scope(&mut self, id: CgroupId, scope: &Scope, at: Nanos) -> Result<()> {
@@ -186,6 +218,13 @@ impl<'a, W: Write> Trace<'a, W> {
         counter: &'static str,
         values: &[(&'static str, Option<u64>)],
     ) -> Result<()> {
+        for (name, value) in values {
+            let (is_unknown, shown) = (value.is_none(), self.shown.get_mut(&(id, counter, *name)));
+            if shown.is_some_and(|was| std::mem::replace(was, is_unknown) != is_unknown) {
+                let phase = if is_unknown { "b" } else { "e" };
+                self.unknown(phase, at, id, &format!("no data: {counter}"), name)?;
+            }
+        }
         let key = (id, counter);
         let before = self.counted.remove(&key);
         // What is no longer measured would show its last value.
@@ -197,6 +236,8 @@ impl<'a, W: Write> Trace<'a, W> {
             true => {}
             false => drop(self.counted.insert(key, known.keys().copied().collect())),
         }
+        let measured = values.iter().filter(|(_, value)| value.is_some());
+        self.shown.extend(measured.map(|(name, _)| ((id, counter, *name), false)));
         if id != NODE {
             self.named(id, &name(scope), at)?;
         }
@@ -281,17 +322,37 @@ mod tests {
             [Some(7), None],
             [None,    None],
             [None,    None],
+            [None,    Some(1)],
         ];
-        for [a, b] in ticks {
+        for (at, [a, b]) in (0..).zip(ticks) {
             let values = [("a", a), ("b", b)];
-            trace.counter(CgroupId(7), &pod, Nanos(0), "c", &values).unwrap();
+            trace.at.wall = Nanos(at * 1_000);
+            trace.counter(CgroupId(7), &pod, trace.at.wall, "c", &values).unwrap();
         }
         trace.end().unwrap();
         let trace: Value = serde_json::from_slice(&out).unwrap();
         let events = trace["traceEvents"].as_array().unwrap().iter();
-        let counters = events.filter(|event| event["ph"] == "C").map(|event| &event["args"]);
-        let want = [json!({"a": 5, "b": 6}), json!({"a": 7, "b": 0}), json!({"a": 0, "b": 0})];
-        assert_eq!(counters.collect::<Vec<_>>(), want.iter().collect::<Vec<_>>());
+        let of =
+            |phase: &str| events.clone().filter(|event| event["ph"] == phase).collect::<Vec<_>>();
+        let counters: Vec<_> = of("C").into_iter().map(|event| &event["args"]).collect();
+        let want = [
+            json!({"a": 5, "b": 6}),
+            json!({"a": 7, "b": 0}),
+            json!({"a": 0, "b": 0}),
+            json!({"b": 1}),
+        ];
+        assert_eq!(counters, want.iter().collect::<Vec<_>>());
+        let spans = ["b", "e"].map(|phase| {
+            let span = |event: &Value| {
+                (event["args"]["value"].as_str().unwrap().to_owned(), event["ts"].as_u64().unwrap())
+            };
+            of(phase).into_iter().map(span).collect::<Vec<_>>()
+        });
+        let span = |value: &str, at| (value.to_owned(), at);
+        assert_eq!(spans[0], [span("b", 1), span("a", 2)]);
+        assert_eq!(spans[1], [span("b", 4), span("a", 4)], "the last ends with the trace");
+        let ids: BTreeSet<_> = of("b").iter().map(|event| event["id"].as_str().unwrap()).collect();
+        assert_eq!(ids.len(), 2, "each is a lane of its own");
     }
 
     #[test]
@@ -303,9 +364,9 @@ mod tests {
             (&[(1, Some(5), false), (2, Some(6), false)], &[(1, "C", Some(5)), (2, "C", Some(6))]),
             (&[(1, Some(5), false), (2, None, false), (3, None, false)], &[(1, "C", Some(5)), (2, "C", Some(0))]), // the pod is gone
             (&[(1, Some(0), false), (2, None, false)],    &[]),
-            (&[(1, Some(5), false), (2, Some(6), false), (13, Some(7), false)], &[(1, "C", Some(5)), (2, "C", Some(6)), (3, "C", Some(0)), (13, "C", Some(7))]), // a pause
+            (&[(1, Some(5), false), (2, Some(6), false), (13, Some(7), false)], &[(1, "C", Some(5)), (2, "C", Some(6)), (3, "C", Some(0)), (3, "b", None), (13, "e", None), (13, "C", Some(7))]), // a pause
             (&[(1, None, true), (11, None, true)],        &[(1, "b", None), (11, "e", None)]),
-            (&[(1, None, true), (2, None, true), (13, None, true)], &[(1, "b", None), (2, "e", None), (13, "b", None), (13, "e", None)]), // a pause
+            (&[(1, None, true), (2, None, true), (13, None, true)], &[(1, "b", None), (2, "e", None), (3, "b", None), (13, "e", None), (13, "b", None), (13, "e", None)]), // a pause
         ];
         for (ticks, want) in table {
             let want: Vec<_> =
