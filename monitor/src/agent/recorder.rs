@@ -290,7 +290,7 @@ impl Recorder {
         if self.n_waiting == 1 {
             tracing::warn!("recording pauses: {why}");
         }
-        self.capability = off(why.to_owned());
+        self.capability = failing(why.to_owned());
     }
 
     fn listen(&mut self) {
@@ -305,8 +305,8 @@ impl Recorder {
     }
 }
 
-fn off(why: String) -> Capability {
-    Capability::new("recording", CapabilityState::Off, why)
+fn failing(why: String) -> Capability {
+    Capability::new("recording", CapabilityState::Absent, why)
         .remedied("give the recording a disk that is fast enough and has room")
 }
 

@@ -44,7 +44,7 @@ fn record_falls_back_to_memory_where_files_cannot_be_written() {
         let mut recorder = begun.unwrap().unwrap();
         records(&mut recorder, 3);
         let Capability { state, detail, .. } = recorder.capability().clone();
-        assert!(detail.contains(want) && state == CapabilityState::Off, "{path:?}: {detail}");
+        assert!(detail.contains(want) && state == CapabilityState::Absent, "{path:?}: {detail}");
         let asked_for = Record::To(path.join(""), Bounds::default());
         assert!(Recorder::begin(asked_for, Start::default()).is_err(), "{path:?} was named");
     }
@@ -90,7 +90,7 @@ fn with_room_for(n: usize) -> (Recorder, Receiver<Order>) {
         reports,
         shelf: Arc::new(Shelf::in_memory()),
         settings: Settings::default(),
-        capability: off(String::new()),
+        capability: failing(String::new()),
         wants_standing: false,
         n_waiting: 0,
         counts: Counts::default(),

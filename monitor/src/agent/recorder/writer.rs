@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use super::freezer::Freezer;
-use super::{Entry, Order, Record, Report, off, taken};
+use super::{Entry, Order, Record, Report, failing, taken};
 use crate::causes::chain;
 use crate::record::incident::shelf::Shelf;
 use crate::record::journal::{Bounds, Journal, JournalError, Ring, Start};
@@ -291,10 +291,11 @@ impl Writer {
                 let detail = format!("to {}", target.path.display());
                 Capability::new("recording", CapabilityState::Attached, detail)
             }
-            (trouble, _, Some(_)) => {
-                off(format!("in memory, the last ten minutes: {}", trouble.unwrap_or("no disk")))
-            }
-            (trouble, _, None) => off(format!("stopped: {}", trouble.unwrap_or("no memory"))),
+            (trouble, _, Some(_)) => failing(format!(
+                "in memory, the last ten minutes: {}",
+                trouble.unwrap_or("no disk")
+            )),
+            (trouble, _, None) => failing(format!("stopped: {}", trouble.unwrap_or("no memory"))),
         }
     }
 }
