@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
 
 use crate::host::{Agent, Mounted};
 use crate::program::{isobar, text};
@@ -36,24 +38,55 @@ fn recording_loses_at_most_the_last_tick_to_a_kill() {
 }
 
 #[test]
-fn recording_on_a_full_disk_goes_on_in_memory_and_no_tick_is_late() {
+fn recording_on_a_full_disk_goes_on_in_memory_and_then_in_files() {
     let root = tempfile::tempdir().unwrap();
     let Some(disk) = Mounted::at(root.path(), "size=4m") else { return };
-    let agent = Agent::start(&["--probes=none", &record_to(&disk.path().join("recording"))]);
+    let dir = disk.path().join("recording");
+    let mut agent = Agent::start(&["--probes=none", &record_to(&dir)]);
     let before = agent.wait_for("a recording", |now| recording(now).contains("attached"));
-    let filled = fs::write(disk.path().join("other"), vec![1; 8 << 20]);
+    let other = disk.path().join("other");
+    let filled = fs::write(&other, vec![1; 8 << 20]);
     assert!(filled.is_err(), "the disk should be full");
-    let after =
+    let full =
         agent.wait_for("the trouble", |now| recording(now).contains("in memory, the last ten"));
-    assert!(recording(&after).contains("No space left"), "{}", recording(&after));
-    // One tick a second, whatever the disk does.
-    let numbers = |of: &Value| [&of["tick"], &of["at"]["boot"]].map(|n| n.as_u64().unwrap());
-    let ([tick, boot], [end, at]) = (numbers(&before), numbers(&after));
-    let (ticks, seconds) = (end - tick, (at - boot) / 1_000_000_000);
-    assert!(ticks + 1 >= seconds, "{ticks} ticks in {seconds} s");
+    assert!(recording(&full).contains("No space left"), "{}", recording(&full));
+    let address = agent.address().to_string();
+    #[rustfmt::skip]
+    let told = [
+        (&["status", "-o", "wide"][..], "recording"),
+        (&["doctor"],                   "No space left on device"),
+    ];
+    for (verb, want) in told {
+        let told = isobar(verb).args(["--agent", &address]).output().unwrap();
+        let told = text(&told.stdout);
+        assert!(told.contains(want), "{verb:?}: {told}");
+    }
     // What happened before is kept, and what happens now is there as long as the agent lives.
     let past = agent.get("/api/v1/recording").unwrap();
     assert!(past.contains("begin"), "{past}");
+
+    // Files are tried again every minute.
+    fs::remove_file(other).unwrap();
+    let mut later = (0..90).map(|_| {
+        sleep(Duration::from_secs(1));
+        agent.snapshot()
+    });
+    let free = later.find(|now| recording(now).contains("attached"));
+    let free = free.unwrap_or_else(|| panic!("it stays in memory: {}", agent.stderr()));
+    // One tick a second, whatever the disk does.
+    let numbers = |of: &Value| [&of["tick"], &of["at"]["boot"]].map(|n| n.as_u64().unwrap());
+    let ([tick, boot], [end, at]) = (numbers(&before), numbers(&free));
+    let (ticks, seconds) = (end - tick, (at - boot) / 1_000_000_000);
+    assert!(ticks + 1 >= seconds, "{ticks} ticks in {seconds} s");
+    let last = agent.next(&free)["tick"].as_u64().unwrap();
+    assert!(agent.stop().success());
+    let file = dir.join("recording");
+    let checked = isobar(&["replay", file.to_str().unwrap(), "--check"]).output().unwrap();
+    let told = text(&checked.stdout);
+    assert_eq!(checked.status.code(), Some(0), "{told}");
+    let n: u64 = told.split(' ').next().unwrap().parse().unwrap();
+    // The tick that could not be written, and the next, which came without the engine's standing.
+    assert!(n + 2 >= last, "{n} of {last} ticks are in the files: {}", text(&checked.stderr));
 }
 
 #[test]
