@@ -87,6 +87,7 @@ pub fn decide(question: &Question<'_>, standing: &mut ReliefStanding) -> Relief 
     if standing.pending.is_none() && relief.actions.is_empty() {
         without_pending(question, standing, &mut relief);
     }
+    standing.note_unmeasured(question);
     relief.releases = squeeze::releases(question, standing);
     relief
 }

@@ -55,6 +55,24 @@ fn is_of_another(question: &Question<'_>, mark: &Action) -> bool {
         && mark.target.cgroup.is_some_and(|id| !field.took(id))
 }
 
+impl ReliefStanding {
+    /// Takes note of thresholds that marks are about and that this tick could not measure.
+    pub(super) fn note_unmeasured(&mut self, question: &Question<'_>) {
+        let names = question.sample.marks().map(|entry| entry.action.reason.threshold.name());
+        let unmeasured = names.filter(|name| !question.is_measured(name));
+        let since = |name| {
+            let before = self.unmeasured.get(&name).copied();
+            (name, before.unwrap_or(question.sample.at.boot))
+        };
+        self.unmeasured = unmeasured.map(since).collect();
+    }
+
+    fn unmeasured_for(&self, mark: &Action, now: Nanos) -> Nanos {
+        let since = self.unmeasured.get(&mark.reason.threshold.name());
+        since.map_or(Nanos(0), |since| now.since(*since))
+    }
+}
+
 /// The squeezes and marks whose time is over. The actuator drops by itself those whose cgroups are gone.
 pub(super) fn releases(question: &Question<'_>, standing: &ReliefStanding) -> Vec<Release> {
     let (sample, now) = (question.sample, question.sample.at.boot);
@@ -73,6 +91,10 @@ pub(super) fn releases(question: &Question<'_>, standing: &ReliefStanding) -> Ve
             () if standing.is_given_up(action.id) => ReleaseReason::NoEffect,
             // A mark slows nothing down.
             () if *phase == Phase::Squeezed && now.since(*since) >= LONGEST => {
+                ReleaseReason::Expired
+            }
+            // It may never be measured again: the limit that it is about was taken away.
+            () if *phase == Phase::Marked && standing.unmeasured_for(action, now) >= LONGEST => {
                 ReleaseReason::Expired
             }
             // Beside those who take memory now the kernel would take it in their place.

@@ -46,6 +46,9 @@ pub struct ReliefStanding {
     pub(super) kept: Kept,
     /// Since when a threshold has not been met, of those on which something was tried.
     calm: BTreeMap<String, Nanos>,
+    /// Since when a threshold was not measured, of those that marks are about.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) unmeasured: BTreeMap<String, Nanos>,
     /// Squeezes and marks against exhaustion, by action: when each was ordered, and how many bytes of
     /// memory were lost in a second then.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]

@@ -4,7 +4,7 @@ use super::*;
 use crate::model::decision::{Action, ReleaseReason, Target, made};
 
 /// What the ledger says of an action of an agent that has ended.
-fn entry(id: u64, step: StepKind, deadline: u64, phase: Phase) -> InForce {
+pub(super) fn entry(id: u64, step: StepKind, deadline: u64, phase: Phase) -> InForce {
     let trigger = threshold(Signal::MemoryAvailable, Nanos(0));
     let target = Target {
         name: "a".into(),

@@ -1,5 +1,6 @@
 //! What a decision makes of a tick that measured less than the ones before it.
 
+use super::restart::entry;
 use super::*;
 use crate::model::decision::ReleaseReason;
 
@@ -56,6 +57,30 @@ fn releases_end_an_unmeasured_squeeze() {
         Some((second, release.why))
     });
     assert_eq!(ended, Some((601, ReleaseReason::Expired)));
+}
+
+#[test]
+fn releases_end_a_mark_that_was_not_measured_for_ten_minutes() {
+    let hard = threshold(Signal::MemoryAvailable, Nanos(0));
+    #[rustfmt::skip]
+    let table = [
+        // when it is measured, and met; when the mark ends
+        (None,      620),
+        (Some(300), 901),
+    ];
+    for (measured, want) in table {
+        let mut node = Node::new();
+        node.sample.in_force = vec![entry(7, StepKind::Mark, 4, Phase::Marked)];
+        let ended = (20..=1_000).find_map(|second| {
+            let is_measured = measured == Some(second);
+            node.unmeasured = if is_measured { vec![] } else { vec![hard] };
+            let met = [Met { is_due: false, ..met(hard) }];
+            let met = if is_measured { &met[..] } else { &[] };
+            let release = node.at(second, met).releases.pop()?;
+            Some((second, release.why))
+        });
+        assert_eq!(ended, Some((want, ReleaseReason::Expired)), "measured at {measured:?}");
+    }
 }
 
 #[test]
