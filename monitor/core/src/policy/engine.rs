@@ -19,7 +19,7 @@ use crate::policy::decide::{
     targets_of,
 };
 use crate::policy::rank::harm::HarmStanding;
-use crate::policy::rank::{Field, HEAD, Node, Pool, Purpose, Shortfall};
+use crate::policy::rank::{Field, HEAD, Node, Pool, Purpose, Shortfall, protected_among};
 use crate::policy::scope;
 use crate::policy::takers::TakerStanding;
 use crate::policy::workload::Workloads;
@@ -174,6 +174,9 @@ impl Engine {
         standing.takers.note_short(&assessment.met);
         let takers = &standing.takers;
 
+        let touched = standing.relief.touched(&sample);
+        let protected = protected_among(settings, &sample, &snapshot, touched);
+
         let (sample_now, harm) = (&sample, &standing.harm);
         let node = Node { sample: sample_now, snapshot: &snapshot, harm, takers, settings };
         let pool = |purpose, shortfall| Pool::of_node(node, purpose, shortfall);
@@ -203,6 +206,7 @@ impl Engine {
             is_stale: assessment.is_stale,
             ranking: ranking.as_ref(),
             field: field.as_ref(),
+            protected: &protected,
             harm,
             is_harm_paused: relieved.as_ref().is_some_and(is_harm_paused),
             observations: &assessment.observations,

@@ -369,4 +369,6 @@ pub enum ReleaseReason {
     Expired,
     /// The agent ends.
     Leaving,
+    /// The settings protect its target now.
+    Protected,
 }

@@ -20,6 +20,7 @@ mod kubelet_message;
 mod oom;
 mod pending;
 mod proposal;
+mod protected;
 mod question;
 mod reclaim;
 mod restarts;
@@ -79,6 +80,7 @@ pub fn decide(question: &Question<'_>, standing: &mut ReliefStanding) -> Relief 
     standing.restarts.hear(question.sample);
     let mut relief = Relief { effects: standing.effects.look(question), ..Relief::default() };
     standing.pending.iter_mut().chain(&mut standing.aside).for_each(|step| step.hear(question));
+    protected::drop_protected(question, standing);
     pending::resume_aside(question, standing);
     if let Some(pending) = standing.pending.take() {
         let event = pending_event(question, standing, &pending);

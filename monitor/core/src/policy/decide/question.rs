@@ -1,5 +1,8 @@
 //! What a decision is made from.
 
+use std::collections::BTreeSet;
+
+use crate::model::cgroup::CgroupId;
 use crate::model::decision::{Met, Observation, Outlook, Ranking, Trigger};
 use crate::model::sample::Sample;
 use crate::model::settings::{self, Eviction};
@@ -38,6 +41,8 @@ pub struct Question<'a> {
     pub ranking: Option<&'a Ranking>,
     /// All candidates; the ranking holds the first of them.
     pub field: Option<&'a Field<'a>>,
+    /// Cgroups with something in force or pending that the settings protect now.
+    pub protected: &'a BTreeSet<CgroupId>,
     /// What each party makes others wait.
     pub harm: &'a HarmStanding,
     /// Harm to others was measured before on this node, and is not measured now.

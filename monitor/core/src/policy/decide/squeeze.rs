@@ -3,6 +3,7 @@
 
 use super::Question;
 use super::pending::is_gone;
+use super::protected::is_protected;
 use super::standing::ReliefStanding;
 use crate::model::decision::{Action, InForce, Phase, Release, ReleaseReason, StepKind, Trigger};
 use crate::model::threshold::PressureSignal;
@@ -82,6 +83,7 @@ pub(super) fn releases(question: &Question<'_>, standing: &ReliefStanding) -> Ve
         }
         let calm = standing.calm_for(&action.reason.threshold.name(), now);
         let why = match () {
+            () if is_protected(&action.target, question) => ReleaseReason::Protected,
             () if calm.is_some_and(|calm| {
                 calm >= question.relief.cool_down && would_last(question, standing, action, calm)
             }) =>

@@ -6,7 +6,7 @@ use super::*;
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, IoStat};
 use crate::model::cgroup::{MemoryFiles, MemoryStat};
 use crate::model::condition::{Measure, ScopeName, Status};
-use crate::model::decision::{Hold, StepKind};
+use crate::model::decision::{Action, Hold, InForce, Phase, ReleaseReason, StepKind, made};
 use crate::model::node::Meminfo;
 use crate::model::psi::{Line, Pressure};
 use crate::model::quantity::Quantity;
@@ -45,6 +45,30 @@ fn engine() -> Engine {
     let mut settings = Settings::default();
     settings.eviction.pressure = vec![PressureThreshold { scope, on, grace }];
     Engine::new(settings, Standing::new(2))
+}
+
+#[test]
+fn step_takes_back_what_new_settings_protect() {
+    let mut engine = engine();
+    let path = CgroupPath("/kubepods/besteffort/poda".into());
+    let target = Target { cgroup: Some(CgroupId(4)), path: Some(path), ..Target::default() };
+    let met = Met::due(Trigger::Pressure(engine.settings().eviction.pressure[0]));
+    let action = Action { target, ..made::action(StepKind::Squeeze, met) };
+    let (since, phase) = (Nanos(0), Phase::Squeezed);
+    let entry = InForce { action, since, held: None, phase, largest: None };
+    let in_force = vec![entry];
+    for (second, never, want) in [
+        (1, "/system.slice/*", None),
+        (2, "/kubepods/besteffort/poda", Some(ReleaseReason::Protected)),
+    ] {
+        let mut settings = engine.settings().clone();
+        settings.relief.never_touch = vec![never.parse().unwrap()];
+        engine = engine.with_settings(settings);
+        let calm = sample(second, true, Some(Percent(0)));
+        let step = engine.step(Sample { in_force: in_force.clone(), ..calm });
+        let released = step.decision.relief.releases.first().map(|release| release.why);
+        assert_eq!(released, want, "{never}");
+    }
 }
 
 #[test]

@@ -166,6 +166,7 @@ pub fn release(release: &Release) -> String {
         ReleaseReason::NoEffect => "it has not helped",
         ReleaseReason::Expired => "it has lasted as long as a squeeze may",
         ReleaseReason::Leaving => "the agent ends",
+        ReleaseReason::Protected => "its target is protected now",
     };
     let what = match release.step {
         StepKind::Mark => "OOM score",

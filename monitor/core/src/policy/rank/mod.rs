@@ -69,6 +69,20 @@ pub fn rank_all(
     Field::new(contenders, purpose, order, rules).ranking(usize::MAX)
 }
 
+/// Those of these cgroups that the settings protect.
+pub(crate) fn protected_among(
+    settings: &Settings,
+    sample: &Sample,
+    snapshot: &Snapshot,
+    ids: BTreeSet<CgroupId>,
+) -> BTreeSet<CgroupId> {
+    // Most ticks ask about none.
+    match ids.is_empty() {
+        true => ids,
+        false => Protected::of(settings, sample, snapshot).among(ids),
+    }
+}
+
 /// What is known of the node of which a ranking is made.
 #[derive(Debug, Clone, Copy)]
 pub struct Node<'a> {

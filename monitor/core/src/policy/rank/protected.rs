@@ -76,6 +76,11 @@ impl<'a> Protected<'a> {
         })
     }
 
+    /// Those of these cgroups that are protected.
+    pub(super) fn among(&self, ids: BTreeSet<CgroupId>) -> BTreeSet<CgroupId> {
+        ids.into_iter().filter(|id| self.why(*id).is_some()).collect()
+    }
+
     /// Whether the kernel's OOM killer may be pointed at it: not at what is protected or opted out, nor
     /// at services that the node could not do without.
     pub(super) fn may_be_marked(&self, id: CgroupId, scope: &Scope) -> bool {

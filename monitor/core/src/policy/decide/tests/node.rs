@@ -1,5 +1,6 @@
 //! A node and its actuator, for decisions in a row.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::*;
@@ -20,6 +21,7 @@ pub(super) struct Node {
     pub(super) is_harm_paused: bool,
     pub(super) is_stale: bool,
     pub(super) outlooks: Vec<Outlook>,
+    pub(super) protected: BTreeSet<CgroupId>,
 }
 
 impl Node {
@@ -72,6 +74,7 @@ impl Node {
             is_harm_paused,
             is_stale,
             outlooks: Vec::new(),
+            protected: BTreeSet::new(),
         }
     }
 
@@ -112,6 +115,7 @@ impl Node {
             is_stale: self.is_stale,
             ranking: Some(&self.ranking),
             field: None,
+            protected: &self.protected,
             unseen: self.unseen,
             unmeasured: &self.unmeasured,
             harm: &HarmStanding::default(),

@@ -51,6 +51,7 @@ fn judged(all: &[Contender], short_of: Met, second: u64, standing: &mut ReliefSt
         ranking: Some(&ranking),
         field: Some(&field),
         unmeasured: &[],
+        protected: &Default::default(),
         harm: &HarmStanding::default(),
         is_harm_paused: false,
         observations: &[],

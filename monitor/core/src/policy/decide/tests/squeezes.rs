@@ -104,6 +104,27 @@ fn releases_end_a_squeeze_after_ten_minutes() {
 }
 
 #[test]
+fn releases_and_steps_heed_what_is_protected_now() {
+    let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
+    let cpu = [met(pressure(PressureSignal::Cpu(Percent(60_00))))];
+    #[rustfmt::skip]
+    let table: [(&[Met], _, &[_]); 2] = [
+        // what is met, the first step on two candidates, released
+        (&hard, Evict,   &[]),
+        (&cpu,  Squeeze, &[(1, ReleaseReason::Protected)]),
+    ];
+    for (met, step, want) in table {
+        let mut node = Node::new();
+        assert_eq!(short(&node.at(1, met)), Some(("a", step)));
+        node.protected = [CgroupId(10)].into();
+        node.ranking.candidates.remove(0);
+        let verdict = node.at(2, met);
+        assert_eq!(short(&verdict), Some(("b", step)), "the step on a is not waited for");
+        assert_eq!(released(&verdict), want, "{step:?}");
+    }
+}
+
+#[test]
 fn releases_of_an_observed_squeeze_are_observed() {
     let cpu = [met(pressure(PressureSignal::Cpu(Percent(60_00))))];
     let mut node = Node::new();
