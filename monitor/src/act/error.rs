@@ -70,6 +70,23 @@ impl ActError {
     }
 }
 
+/// What was done with each cgroup of a target, without those that are gone: of a group the others are
+/// left. The first that is gone is the error if none is.
+pub(super) fn of_those_left<T>(
+    each: impl Iterator<Item = Result<T, ActError>>,
+) -> Result<Vec<T>, ActError> {
+    let mut gone = None;
+    let is_left = |one: &Result<T, ActError>| match one {
+        Err(why) if why.is_gone() => {
+            gone.get_or_insert_with(|| why.clone());
+            false
+        }
+        _ => true,
+    };
+    let left = each.filter(is_left).collect::<Result<Vec<_>, _>>()?;
+    gone.filter(|_| left.is_empty()).map_or(Ok(left), Err)
+}
+
 /// Why a cgroup is never touched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Rule {

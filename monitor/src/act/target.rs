@@ -13,7 +13,7 @@ use rustix::io::{pread, retry_on_intr};
 
 use super::cgroup::{CgroupDir, Root, write_all};
 use super::deny::DenyList;
-use super::error::ActError;
+use super::error::{ActError, of_those_left};
 use super::process::{Held, Listed, Stat, hold, one_by_one, wait_for};
 use crate::clock;
 pub(super) use containers::{cgroups, open};
@@ -52,6 +52,8 @@ struct Part {
 #[derive(Debug)]
 pub(super) struct OpenTarget {
     parts: Vec<Part>,
+    /// The cgroups of the target that it was opened for, also those that were gone by then.
+    wanted: Vec<CgroupId>,
     containers: Vec<String>,
     pub(super) held: Vec<Held>,
     /// Processes that were there before anything was done.
@@ -82,15 +84,15 @@ impl OpenTarget {
         target: &Target,
         most: usize,
     ) -> Result<Self, ActError> {
-        let containers = target.containers.clone();
-        let (parts, held, unseen) = Default::default();
-        let (n_before, may_be_more) = (0, false);
-        let mut opened = Self { parts, containers, held, n_before, unseen, may_be_more };
-        for (id, path) in cgroups(target)? {
+        let (containers, cgroups) = (target.containers.clone(), cgroups(target)?);
+        let wanted = cgroups.iter().map(|(id, _)| *id).collect();
+        let parts = of_those_left(cgroups.into_iter().map(|(id, path)| {
             let whole = open(node.root, node.deny, id, path)?;
-            let work = containers::of(node.root, node.proc, &whole, &opened.containers)?;
-            opened.parts.push(Part::open(whole, work));
-        }
+            let work = containers::of(node.root, node.proc, &whole, &containers)?;
+            Ok(Part::open(whole, work))
+        }))?;
+        let (held, unseen, n_before, may_be_more) = Default::default();
+        let mut opened = Self { parts, wanted, containers, held, n_before, unseen, may_be_more };
         opened.look(node, most)?;
         Ok(opened)
     }
@@ -133,15 +135,23 @@ impl OpenTarget {
         self.parts.iter_mut().for_each(|part| part.before = part.read());
     }
 
-    /// The cgroups of the target.
-    pub(super) fn ids(&self) -> impl Iterator<Item = CgroupId> {
-        self.parts.iter().map(|part| part.whole.id)
+    /// True if it is opened for a part of what has these cgroups, or for all of that, and for nothing
+    /// else that is left.
+    pub(super) fn is_within(&self, ids: &[CgroupId]) -> bool {
+        let is_in = |part: &Part| ids.contains(&part.whole.id);
+        self.parts.iter().any(is_in)
+            && self.parts.iter().all(|part| is_in(part) || part.whole.is_gone())
+    }
+
+    /// The cgroups of the target that it was opened for.
+    pub(super) fn wanted(&self) -> &[CgroupId] {
+        &self.wanted
     }
 
     /// True if it was opened for this target.
     pub(super) fn is_of(&self, target: &Target) -> bool {
         let cgroups = cgroups(target).unwrap_or_default();
-        self.containers == target.containers && cgroups.iter().map(|(id, _)| *id).eq(self.ids())
+        self.containers == target.containers && cgroups.iter().map(|(id, _)| id).eq(&self.wanted)
     }
 
     /// True if no container has started or gone since.

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use super::place::{actor_of, against, options, settle};
 
 const MIB: u64 = 1 << 20;
-const CPU: PressureSignal = PressureSignal::Cpu(Percent(40_00));
+pub(super) const CPU: PressureSignal = PressureSignal::Cpu(Percent(40_00));
 const DISK: PressureSignal = PressureSignal::Disk(Percent(40_00));
 const MEMORY: PressureSignal = PressureSignal::Memory(Percent(40_00));
 

@@ -9,9 +9,10 @@ use isobar::act::{Actuator, Options};
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::decision::OutcomeResult::{Done, Failed};
 use isobar_core::model::decision::StepKind::{KillContainers, StopContainers};
-use isobar_core::model::decision::{Outcome, Phase, Target, TargetGroup};
+use isobar_core::model::decision::{Action, Outcome, Phase, Target, TargetGroup};
 use tempfile::TempDir;
 
+use super::files::{CPU, Tree};
 use super::place::{Cgroup, Pod, action, actor, enforced, mount, options, settle, wait};
 
 #[test]
@@ -43,21 +44,98 @@ fn kill_spares_the_sandbox() {
     }
 }
 
+/// Two pods as one candidate, each in a cgroup of its own, which is removed after it.
+fn two(root: &Cgroup) -> ([(Pod, Cgroup); 2], Target) {
+    let pods = ["one", "other"].map(|name| {
+        let above = root.child(name);
+        (Pod::new(&above), above)
+    });
+    let group =
+        |(pod, _): &(Pod, Cgroup)| TargetGroup { id: pod.pod().id(), path: pod.pod().path.clone() };
+    let groups = pods.iter().map(group).collect();
+    (pods, Target { name: "small".into(), groups, ..Target::default() })
+}
+
+/// The pod ends, and the kubelet removes its cgroup.
+fn take_down(pod: &Pod) {
+    [&pod.container, &pod.sandbox, pod.pod()].into_iter().for_each(Cgroup::end);
+    assert!(!pod.pod().dir.exists());
+}
+
 #[test]
 fn kill_a_group() {
-    let Some(root) = Cgroup::new("group") else { return };
-    let (one, other) = (root.child("one"), root.child("other"));
-    let pods = [Pod::new(&one), Pod::new(&other)];
-    let groups =
-        pods.iter().map(|pod| TargetGroup { id: pod.pod().id(), path: pod.pod().path.clone() });
-    let target = Target { name: "small".into(), groups: groups.collect(), ..Target::default() };
-    let (mut actor, _state) = actor();
-    actor.prepare(std::slice::from_ref(&target));
-    let outcome = actor.take(&enforced(KillContainers, target));
-    let outcome = settle(&mut actor, outcome);
-    assert_eq!((outcome.result, outcome.ended), (Done, Some(2)), "{outcome:?}");
-    for pod in &pods {
-        assert_eq!((pod.container.pids().len(), pod.sandbox.pids().len()), (0, 1), "{outcome:?}");
+    #[rustfmt::skip]
+    let table = [
+        // it is opened beforehand, pods that are gone by then, result, processes that ended
+        (true,  0, Done,   Some(2)),
+        (false, 1, Done,   Some(1)),
+        (true,  1, Done,   Some(1)),
+        (false, 2, Failed, None),
+    ];
+    for (is_prepared, n_gone, result, ended) in table {
+        let Some(root) = Cgroup::new("group") else { return };
+        let (pods, target) = two(&root);
+        let (mut actor, _state) = actor();
+        if is_prepared {
+            actor.prepare(std::slice::from_ref(&target));
+        }
+        let (gone, left) = pods.split_at(n_gone);
+        gone.iter().for_each(|(pod, _)| take_down(pod));
+        let outcome = actor.take(&enforced(KillContainers, target));
+        let outcome = settle(&mut actor, outcome);
+        assert_eq!((outcome.result, outcome.ended), (result, ended), "{n_gone} {outcome:?}");
+        assert_eq!(outcome.detail.contains("is gone"), n_gone == 2, "{n_gone} {outcome:?}");
+        for (pod, _) in left {
+            let n_left = (pod.container.pids().len(), pod.sandbox.pids().len());
+            assert_eq!(n_left, (0, 1), "{n_gone} {outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn stop_of_a_group_is_followed_until_a_later_step_covers_it() {
+    #[rustfmt::skip]
+    let table = [
+        // of two pods that are stopped, one is gone by then, one alone is killed; the stop is still followed
+        (false, false, false),
+        (true,  false, false),
+        (true,  true,  false),
+        (false, true,  true),
+    ];
+    for (is_gone, is_alone, is_followed) in table {
+        let Some(root) = Cgroup::new("stops") else { return };
+        let (pods, target) = two(&root);
+        for (pod, _) in &pods {
+            pod.container.spawn("trap '' TERM; while :; do sleep 0.1; done");
+            wait("it is deaf", || pod.container.pids().len() == 3);
+        }
+        let (mut actor, _state) = actor();
+        let stop = Action { id: 1, ..enforced(StopContainers, target.clone()) };
+        assert_eq!(actor.take(&stop).result, Done);
+        if is_gone {
+            take_down(&pods[1].0);
+        }
+        let target = if is_alone { pods[0].0.target() } else { target };
+        actor.take(&Action { id: 2, ..enforced(KillContainers, target) });
+        let of_stop = actor.in_force().iter().find(|entry| entry.action.id == 1).unwrap();
+        assert_eq!(of_stop.phase == Phase::Ending, is_followed, "{is_gone} {is_alone}");
+    }
+}
+
+#[test]
+fn squeeze_of_a_group_leaves_out_who_is_gone() {
+    let tree = Tree::new(&[("cpu.weight", "100")]);
+    let path = CgroupPath("/gone".into());
+    let gone = TargetGroup { id: CgroupId(1), path };
+    let Target { cgroup, path, .. } = tree.target();
+    let here = TargetGroup { id: cgroup.unwrap(), path: path.unwrap() };
+    for (groups, want) in [(vec![gone.clone(), here], Done), (vec![gone], Failed)] {
+        let (mut actor, _state) = actor_of(tree.root.path());
+        let target = Target { groups, ..Target::default() };
+        let outcome = actor.take(&Action { target, ..tree.squeeze(7, CPU, None) });
+        let weight = if want == Done { "10" } else { "100" };
+        assert_eq!((outcome.result, &*tree.says("cpu.weight")), (want, weight), "{outcome:?}");
+        tree.release(&mut actor, 7);
     }
 }
 

@@ -71,8 +71,8 @@ impl Actuator {
         };
         let (first, is_over) = ending.first(&self.options.proc);
         // The same victim is followed once: by the later step.
-        let is_same = |old: &Ending| old.target.ids().eq(ending.target.ids());
-        for old in self.endings.extract_if(.., |old| is_same(old)) {
+        let is_same = |old: &mut Ending| old.target.is_within(ending.target.wanted());
+        for old in self.endings.extract_if(.., is_same) {
             self.ledger.end(old.action, began);
         }
         if is_over {

@@ -2,10 +2,10 @@
 
 use rustix::io::Errno;
 
-use super::ending::{Ending, HELD};
+use super::ending::HELD;
 use super::{Actuator, node, outcome};
 use crate::act::cgroup::{CgroupDir, Root};
-use crate::act::error::{ActError, Done};
+use crate::act::error::{ActError, Done, of_those_left};
 use crate::act::ledger::Override;
 use crate::act::mark;
 use crate::act::process::{Tally, processes};
@@ -22,8 +22,7 @@ impl Actuator {
     /// The cgroups of a target, each as a whole: for steps that end nothing.
     fn wholes(&mut self, target: &Target) -> Result<Vec<CgroupDir>, ActError> {
         self.deny.find_own(&self.options.proc);
-        let mut groups = Vec::new();
-        for (id, path) in target::cgroups(target)? {
+        let each = target::cgroups(target)?.into_iter().map(|(id, path)| {
             let group = target::open(&self.root, &self.deny, id, path)?;
             self.deny.allows_below(&group)?;
             // Its path says where isobar runs only in the host's namespaces; its processes say so
@@ -34,9 +33,9 @@ impl Actuator {
             if hidden > 0 {
                 return Err(ActError::Hidden { path: group.path, n: hidden });
             }
-            groups.push(group);
-        }
-        Ok(groups)
+            Ok(group)
+        });
+        of_those_left(each)
     }
 
     pub(super) fn reclaim(&mut self, action: &Action, began: Nanos) -> Result<Done, ActError> {
@@ -88,7 +87,7 @@ impl Actuator {
         // A squeeze that cannot be remembered is refused by the limits' own entries.
         let _ = self.ledger.begin(action, began, held, Phase::Squeezed);
         let squeeze = |group: &CgroupDir| throttle::squeeze(group, action, &mut self.ledger);
-        let done = groups.iter().map(squeeze).collect();
+        let done = of_those_left(groups.iter().map(squeeze));
         self.keep_or_undo(action, done)
     }
 
@@ -130,9 +129,9 @@ impl Actuator {
     pub(super) fn release_memory(&mut self, action: &Action) -> Result<Done, ActError> {
         let ids: Vec<_> = target::cgroups(&action.target)?.into_iter().map(|(id, _)| id).collect();
         let node = node(&self.root, &self.options, &self.deny);
-        let is_it = |ending: &Ending| ending.target.ids().eq(ids.iter().copied());
         let mut opened = None;
-        let target = match self.endings.iter_mut().position(|ending| is_it(ending)) {
+        let its = self.endings.iter().position(|ending| ending.target.is_within(&ids));
+        let target = match its {
             Some(i) => &mut self.endings[i].target,
             None => opened.insert(OpenTarget::open(node, &action.target, HELD)?),
         };
