@@ -42,8 +42,9 @@ fn who_reads_back_within_its_request_is_no_cause() {
         harm: harm(ms, 0),
         ..of(taken, 4_000, pod(name, QosClass::Burstable, 0, request, "9Gi"))
     };
+    type Row = (&'static str, u64, u64, Option<u64>, &'static [&'static str]);
     #[rustfmt::skip]
-    let table: [(&str, u64, u64, Option<u64>, &[&str]); 7] = [
+    let table: [Row; 7] = [
         // what it requests that reads back, ms of harm by it and by the leak, MiB that count as taken; the causes
         ("16Gi", 270, 41,  Some(200),  &["leak"]),
         ("16Gi", 270, 41,  None,       &[]),       // what was lost has no cause
