@@ -4,14 +4,12 @@
 
 mod capability;
 mod standing;
+mod thread;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{
-    Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel,
-};
-use std::thread;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::time::Duration;
 
 use self::standing::StandingOrders;
@@ -24,10 +22,6 @@ use isobar_core::model::units::Nanos;
 
 /// Orders that may wait. One decision has one action and few releases.
 const ROOM: usize = 8;
-/// How often the thread looks after what is under way.
-const BUSY: Duration = Duration::from_millis(100);
-/// And while nothing is.
-const IDLE: Duration = Duration::from_secs(1);
 /// A thread that exits sooner is not begun anew before: it may exit again.
 const LASTS: Nanos = Nanos(10 * Nanos::SECOND.0);
 
@@ -121,55 +115,16 @@ impl Handle {
 
     fn spawn(
         first: Answer,
-        mut carry_out: impl FnMut(Option<Order>, &StandingOrders) -> Answer + Send + 'static,
+        carry_out: impl FnMut(Option<Order>, &StandingOrders) -> Answer + Send + 'static,
     ) -> io::Result<Self> {
         let standing = Arc::new(StandingOrders::default());
         let orders_now = Arc::clone(&standing);
         let (orders, inbox) = sync_channel(ROOM);
         // So many that the thread waits for the loop only if the loop has stopped.
         let (outbox, messages) = sync_channel(8 * ROOM);
-        let (mut last, mut looked) = (first.clone(), clock::now().boot);
-        thread::Builder::new().name("act".into()).spawn(move || {
-            loop {
-                // Orders in a row do not put off the look at what is under way.
-                let wait = if last.is_busy { BUSY } else { IDLE };
-                let since = Duration::from_nanos(clock::now().boot.since(looked).0);
-                let order = match inbox.recv_timeout(wait.saturating_sub(since)) {
-                    Ok(order) => Some(order),
-                    Err(RecvTimeoutError::Timeout) => None,
-                    Err(RecvTimeoutError::Disconnected) => return,
-                };
-                let is_done = order.is_some();
-                // After a step that took long, orders may wait that hold no longer.
-                let now = clock::now().boot;
-                if !is_done {
-                    looked = now;
-                }
-                let refused = match &order {
-                    Some(Order::Take(action, _)) => orders_now.refusal(action, now),
-                    _ => None,
-                };
-                let order = order.filter(|_| refused.is_none());
-                let handover = match &order {
-                    Some(Order::Take(_, decided)) => Some(now.since(*decided)),
-                    _ => None,
-                };
-                let farewell = match &order {
-                    Some(Order::Leave(farewell)) => farewell.clone(),
-                    _ => None,
-                };
-                let mut answer = carry_out(order, &orders_now);
-                answer.outcomes.extend(refused);
-                // One that waits no longer is told nothing.
-                farewell.map(|farewell| farewell.try_send(answer.outcomes.clone()));
-                let is_news = is_done || !answer.outcomes.is_empty() || answer != last;
-                last = Answer { outcomes: Vec::new(), ..answer.clone() };
-                if is_news {
-                    // A tick that has panicked hears nothing. Its farewell may still come.
-                    let _ = outbox.send(Message { answer, is_done, handover });
-                }
-            }
-        })?;
+        let before = first.clone();
+        let act = move || thread::run(&inbox, &outbox, &orders_now, before, carry_out);
+        std::thread::Builder::new().name("act".into()).spawn(act)?;
         Ok(Self {
             orders,
             messages,

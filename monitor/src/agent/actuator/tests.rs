@@ -1,5 +1,9 @@
-use std::sync::mpsc::{Sender, channel};
+mod late;
 
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+
+use super::thread::BUSY;
 use super::*;
 use isobar_core::model::capability::CapabilityState;
 use isobar_core::model::condition::ScopeName;
