@@ -219,5 +219,6 @@ fn any_outcome(d: &mut Dice) -> Outcome {
     let freed = d.maybe(|d| Bytes(d.any()));
     let (result, took) = (OutcomeResult::Done, Nanos(d.any()));
     let ended = d.maybe(Dice::any);
-    Outcome { action: d.any(), result, detail: d.text(), took, freed, ended }
+    let (action, detail, never_begun) = (d.any(), d.text(), d.below(2) == 0);
+    Outcome { action, result, detail, took, freed, ended, never_begun }
 }

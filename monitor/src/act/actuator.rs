@@ -289,5 +289,6 @@ fn outcome(action: u64, began: Nanos, done: Result<Done, ActError>) -> Outcome {
         Ok(Done { detail, freed }) => (OutcomeResult::Done, detail, freed),
         Err(error) => (OutcomeResult::Failed, error.to_string(), None),
     };
-    Outcome { action, result, detail, took: clock::now().boot.since(began), freed, ended: None }
+    let (took, ended, never_begun) = (clock::now().boot.since(began), None, false);
+    Outcome { action, result, detail, took, freed, ended, never_begun }
 }

@@ -35,6 +35,14 @@ enum Order {
     Leave(Option<SyncSender<Vec<Outcome>>>),
 }
 
+/// An order that was given and not yet carried out.
+#[derive(Debug)]
+struct Given {
+    text: String,
+    /// Of a step: its action and deadline, until it is told that it was not begun by then.
+    step: Option<(u64, Nanos)>,
+}
+
 /// What the thread knows after an order, or after looking at what is under way.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Answer {
@@ -69,8 +77,8 @@ pub(super) struct Report {
 pub(super) struct Handle {
     orders: SyncSender<Order>,
     messages: Receiver<Message>,
-    /// Orders that were given and not yet carried out, in words, oldest first.
-    given: VecDeque<String>,
+    /// Oldest first.
+    given: VecDeque<Given>,
     /// The last answer.
     known: Answer,
     /// Outcomes of orders that were never begun.
@@ -217,13 +225,25 @@ impl Handle {
     }
 
     fn note(&mut self, Message { answer, is_done, handover }: Message) -> Vec<Outcome> {
-        if is_done {
-            self.given.pop_front();
-        }
+        let done = if is_done { self.given.pop_front() } else { None };
         self.handover = handover.or(self.handover);
-        let outcomes = answer.outcomes.clone();
+        let mut outcomes = answer.outcomes.clone();
+        // Of a step that was late this was told then.
+        outcomes.retain(|outcome| {
+            !outcome.never_begun || done.as_ref().is_some_and(|given| given.step.is_some())
+        });
         self.known = Answer { outcomes: Vec::new(), ..answer };
         outcomes
+    }
+
+    /// Steps that the actuator has not begun by their deadline, and will not begin: `now` is the time by
+    /// which the policy judges them.
+    pub(super) fn late(&mut self, now: Nanos) -> Vec<Outcome> {
+        let standing = &self.standing;
+        let is_late =
+            |(id, deadline): &mut (u64, Nanos)| now >= *deadline && !standing.has_taken_up(*id);
+        let late = self.given.iter_mut().filter_map(|given| given.step.take_if(is_late));
+        late.map(|(id, _)| never_begun(id, standing::LATE.into())).collect()
     }
 
     /// From the last decision to take a step until the actuator began with it.
@@ -244,14 +264,14 @@ impl Handle {
         for release in &relief.releases {
             let text = format!("release {} of {}", release.action, release.target.full_name());
             // A squeeze stays in the ledger until it is released, and so is decided upon again.
-            if !self.given.contains(&text) {
+            if self.given.iter().all(|given| given.text != text) {
                 let _ = self.give(text, Order::Release(Box::new(release.clone())));
             }
         }
     }
 
     fn busy(&self) -> &str {
-        self.given.front().map_or("earlier orders", String::as_str)
+        self.given.front().map_or("earlier orders", |given| &given.text)
     }
 
     /// Names targets that may be acted upon next. The same targets are not named again, and no
@@ -261,16 +281,20 @@ impl Handle {
             return;
         }
         if self.orders.try_send(Order::Prepare(targets.clone())).is_ok() {
-            self.given.push_back("preparing".into());
+            self.given.push_back(Given { text: "preparing".into(), step: None });
             self.prepared = targets;
         }
     }
 
     /// Hands one order over, or tells why it cannot be.
     fn give(&mut self, text: String, order: Order) -> Result<(), String> {
+        let step = match &order {
+            Order::Take(action, _) => Some((action.id, action.deadline)),
+            _ => None,
+        };
         match self.orders.try_send(order) {
             Ok(()) => {
-                self.given.push_back(text);
+                self.given.push_back(Given { text, step });
                 Ok(())
             }
             Err(TrySendError::Full(_)) => {
@@ -320,7 +344,8 @@ impl Farewell {
 
 fn never_begun(action: u64, why: String) -> Outcome {
     let result = OutcomeResult::Failed;
-    Outcome { action, result, detail: why, took: Nanos(0), freed: None, ended: None }
+    let (took, freed, ended, never_begun) = (Nanos(0), None, None, true);
+    Outcome { action, result, detail: why, took, freed, ended, never_begun }
 }
 
 #[cfg(test)]

@@ -141,7 +141,7 @@ fn action(action: &Action, now: Nanos, lost: Option<&str>) {
 }
 
 fn outcome_of(outcome: &Outcome, target: Option<&str>) {
-    let Outcome { action, result, detail, took, freed, ended } = outcome;
+    let Outcome { action, result, detail, took, freed, ended, .. } = outcome;
     let freed = freed.map(|Bytes(n)| n);
     let took_ms = took.0 / 1_000_000;
     let result_name = result.name();

@@ -156,7 +156,10 @@ impl<S: Source> Tick<S> {
         self.sampler.disk_gaps = self.walks.gaps();
         let reading = self.sampler.sample(cause, report, self.engine.settings());
         self.meter.has_read();
-        let Reading { sample, capabilities, kernel } = reading;
+        let Reading { mut sample, capabilities, kernel } = reading;
+        if let Ok(actuator) = &mut self.actuator {
+            sample.outcomes.extend(actuator.late(sample.at.boot));
+        }
 
         let step = self.engine.step(sample);
         let decided = clock::now().boot;

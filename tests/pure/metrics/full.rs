@@ -176,6 +176,7 @@ fn sample() -> Sample {
     let phase = InForcePhase::Ending;
     let in_force = InForce { action: action(), since: Nanos(0), held: None, phase, largest: None };
     let outcome = Outcome {
+        never_begun: false,
         action: 1,
         result: OutcomeResult::Done,
         detail: String::new(),

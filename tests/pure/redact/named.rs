@@ -165,6 +165,7 @@ pub(super) fn sample(mut sample: Sample, like: &Action) -> Sample {
     };
     sample.pod_disks = Some(disks.into());
     sample.outcomes = vec![Outcome {
+        never_begun: false,
         action: like.id,
         result: OutcomeResult::Failed,
         detail: "acme-web is gone".into(),

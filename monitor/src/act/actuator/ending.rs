@@ -353,8 +353,8 @@ impl Ending {
             Ok(story) => (OutcomeResult::Done, format!("{story}{came}")),
             Err(failure) => (OutcomeResult::Failed, failure.to_string()),
         };
-        let took = now.since(self.time.began);
-        Outcome { action: self.action, result, detail, took, freed, ended: Some(ended) }
+        let (took, ended) = (now.since(self.time.began), Some(ended));
+        Outcome { action: self.action, result, detail, took, freed, ended, never_begun: false }
     }
 }
 

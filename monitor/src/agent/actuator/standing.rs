@@ -7,19 +7,24 @@ use super::never_begun;
 use isobar_core::model::decision::{Action, Outcome, OutcomeResult, StepKind};
 use isobar_core::model::units::Nanos;
 
-/// Two atomic numbers bypass the queue, so that newer decisions cancel queued orders; only the agent's
-/// loop writes them.
+pub(super) const LATE: &str = "not begun: its deadline had passed";
+
+/// Atomic numbers bypass the queue, so that newer decisions cancel queued orders: only the agent's loop
+/// writes those; and so that the loop knows which order the thread has come to.
 #[derive(Debug)]
 pub(super) struct StandingOrders {
     /// The last order for an enforced step that ends work: it replaces those before it.
     last_final: AtomicU64,
+    /// The last order for a step that the thread has come to. Only the thread writes it.
+    taken_up: AtomicU64,
     /// A bit for each step that is enforced.
     enforced: AtomicU64,
 }
 
 impl Default for StandingOrders {
     fn default() -> Self {
-        Self { last_final: AtomicU64::new(0), enforced: AtomicU64::new(u64::MAX) }
+        let [last_final, taken_up] = [0; 2].map(AtomicU64::new);
+        Self { last_final, taken_up, enforced: AtomicU64::new(u64::MAX) }
     }
 }
 
@@ -41,6 +46,15 @@ impl StandingOrders {
         self.enforced.load(Ordering::SeqCst) & bit(step) != 0
     }
 
+    /// The thread has come to an order: it begins it, or refuses it.
+    pub(super) fn take_up(&self, action: u64) {
+        self.taken_up.fetch_max(action, Ordering::SeqCst);
+    }
+
+    pub(super) fn has_taken_up(&self, action: u64) -> bool {
+        self.taken_up.load(Ordering::SeqCst) >= action
+    }
+
     /// Why a step that waited is not begun at `now`; `None` if it may be.
     pub(super) fn refusal(&self, action: &Action, now: Nanos) -> Option<Outcome> {
         let Action { id, step, deadline, is_enforced, .. } = *action;
@@ -49,7 +63,7 @@ impl StandingOrders {
             true if !self.enforces(step) => {
                 (OutcomeResult::Refused, "not begun: it is no longer enforced")
             }
-            _ if now > deadline => (OutcomeResult::Failed, "not begun: its deadline had passed"),
+            _ if now >= deadline => (OutcomeResult::Failed, LATE),
             true if is_superseded => {
                 (OutcomeResult::Failed, "not begun: a later step has replaced it")
             }

@@ -44,7 +44,8 @@ fn relief(ids: std::ops::RangeInclusive<u64>) -> Relief {
 fn outcome(action: &Action) -> Outcome {
     let detail = action.target.name.clone();
     let (took, result) = (Nanos(1), OutcomeResult::Done);
-    Outcome { action: action.id, result, detail, took, freed: None, ended: None }
+    let (freed, ended, never_begun) = (None, None, false);
+    Outcome { action: action.id, result, detail, took, freed, ended, never_begun }
 }
 
 /// An actuator that ends each step only once it is told to.

@@ -35,10 +35,14 @@ pub(super) fn run(
         };
         let is_done = order.is_some();
         // After a step that took long, orders may wait that hold no longer.
-        let now = clock::now().boot;
-        let refused = match &order {
-            Some(Order::Take(action, _)) => orders_now.refusal(action, now),
-            _ => None,
+        let (refused, now) = match &order {
+            Some(Order::Take(action, _)) => {
+                // Before the time is read: what is told to be late meanwhile is refused.
+                orders_now.take_up(action.id);
+                let now = clock::now().boot;
+                (orders_now.refusal(action, now), now)
+            }
+            _ => (None, clock::now().boot),
         };
         let order = order.filter(|_| refused.is_none());
         let handover = match &order {

@@ -111,6 +111,7 @@ fn came_to_tells_the_pod_of_an_eviction_that_happened() {
     for (step, result, ended, begins, ends) in table {
         let ending = (action(*step), pods(&action(*step).target, &known(&["u1"])));
         let outcome = Outcome {
+            never_begun: false,
             action: 1,
             result: *result,
             detail: String::new(),

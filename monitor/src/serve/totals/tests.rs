@@ -43,7 +43,8 @@ fn release(action: u64) -> Release {
 
 fn outcome(action: u64, result: OutcomeResult) -> Outcome {
     let (freed, ended) = (Some(Bytes(10)), Some(1));
-    Outcome { action, result, detail: String::new(), took: Nanos(0), freed, ended }
+    let (detail, took, never_begun) = (String::new(), Nanos(0), false);
+    Outcome { action, result, detail, took, freed, ended, never_begun }
 }
 
 #[test]

@@ -24,6 +24,9 @@ pub struct Outcome {
     /// Processes that were seen to end; `None` where they were not watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<u64>,
+    /// The actuator did not begin it: it had no room for it, or came to it after its deadline.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub never_begun: bool,
 }
 
 /// How an action went.

@@ -1,6 +1,9 @@
 //! How many victims there may be in a while, and which count.
 
+use super::pending::Pending;
 use super::standing::ReliefStanding;
+use crate::model::decision::InForce;
+use crate::model::sample::Sample;
 use crate::model::settings::Relief;
 use crate::model::threshold::Resource;
 use crate::model::units::Nanos;
@@ -28,6 +31,18 @@ impl ReliefStanding {
     pub(super) fn take_back(&mut self, uid: &str) {
         let last = self.victims.iter().rposition(|(_, victim)| victim == uid);
         last.map(|last| self.victims.remove(last));
+    }
+
+    /// This step was not begun, and is not ordered again: where no other end of its target was begun, as
+    /// the ledger tells, that does not count.
+    pub(super) fn take_back_unbegun(&mut self, step: &Pending, sample: &Sample) {
+        let uid = &step.action.target.uid;
+        let is_end = |InForce { action, .. }: &InForce| {
+            action.target.uid == *uid && action.is_enforced && action.step.is_final()
+        };
+        if step.is_unbegun && !sample.in_force.iter().any(is_end) {
+            self.take_back(uid);
+        }
     }
 
     /// When there is room again; `None` if there is. Where memory `presses`, its own victims alone count.

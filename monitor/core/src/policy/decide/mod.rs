@@ -214,6 +214,7 @@ fn after_pending(
             }
         }
         Event::Over => {
+            standing.take_back_unbegun(&pending, question.sample);
             standing.cooling.begin(action, now);
             // What is started again may be ended again.
             let resource = action.reason.threshold.resource();
@@ -225,7 +226,10 @@ fn after_pending(
                 standing.try_again(action);
             }
         }
-        Event::Unmeasured => standing.give_up(action.id, now),
+        Event::Unmeasured => {
+            standing.take_back_unbegun(&pending, question.sample);
+            standing.give_up(action.id, now);
+        }
         Event::Forbidden => {
             standing.give_up(action.id, now);
             standing.leave_alone(action, question.sample);
@@ -237,12 +241,21 @@ fn after_pending(
         Event::Stuck(why) => {
             standing.give_up(action.id, now);
             match next_step(question, standing, &pending, why) {
-                Some(new) => relief.actions.push(new.begin(question, standing)),
+                Some(new) => {
+                    relief.actions.push(new.begin(question, standing));
+                    if let Some(again) = standing.pending.as_mut().filter(|_| pending.is_unbegun) {
+                        again.n_unbegun = pending.n_unbegun + 1;
+                    }
+                }
                 None if action.is_enforced => {
+                    standing.take_back_unbegun(&pending, question.sample);
                     let name = action.target.full_name();
                     let what = match pending.outliving(question.sample) {
                         Some(left) => {
                             format!("{name} has ended, and {left} of its shared memory outlive it")
+                        }
+                        None if pending.is_unbegun => {
+                            format!("the actuator began no step on {name} in time")
                         }
                         None => format!("no step on {name} has helped"),
                     };
@@ -345,10 +358,10 @@ fn next_step(
     let able = Able::of(question, &action.target, &action.reason, action.want);
     let may_end = is_same || standing.budget_again(question.relief, &action.reason).is_none();
     let able = Able { may_end, ..able };
-    // An agent that crashed may have entered a kill in its ledger and not done it.
-    let is_repeated = pending.is_adopted && action.step == StepKind::KillContainers;
-    let step = match is_repeated && able.can(action.step) {
+    let step = match pending.is_repeated() && able.can(action.step) {
         true => action.step,
+        // What was not killed has no memory to give back.
+        false if pending.is_unbegun && action.step == StepKind::KillContainers => return None,
         false => standing.untried(&able, Some(action.step))?.0,
     };
     let (target, reason, want) = (action.target.clone(), action.reason, action.want);

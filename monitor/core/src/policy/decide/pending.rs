@@ -10,6 +10,7 @@ use super::target::cgroups_of;
 use super::{Question, ReliefStanding};
 use crate::model::cgroup::Cgroup;
 use crate::model::decision::{Action, Met, OutcomeResult, StepKind, StepReason, Target};
+use crate::model::is_default;
 use crate::model::pod::{LARGER_THAN_SANDBOX, Place};
 use crate::model::sample::Sample;
 use crate::model::threshold::Resource;
@@ -25,6 +26,9 @@ const LEFT: u64 = 8;
 
 /// A squeeze has served when others wait for this part of what they did, or less.
 const LESS: u64 = 2;
+
+/// A step that the actuator does not begin is ordered again so often. Then the next candidate has its turn.
+const ORDERED_AGAIN: u32 = 10;
 
 /// A step that was decided and has not ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +48,12 @@ pub(super) struct Pending {
     /// The actuator refused it: a disruption budget forbids it, or it is not enforced any more.
     #[serde(default)]
     pub(super) is_forbidden: bool,
+    /// The actuator did not begin it: it is no attempt, and is ordered again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) is_unbegun: bool,
+    /// How often it was ordered before and not begun.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(super) n_unbegun: u32,
     /// It was begun by an agent before this one, as the ledger says.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) is_adopted: bool,
@@ -81,6 +91,8 @@ impl Pending {
             held,
             is_refused: false,
             is_forbidden: false,
+            is_unbegun: false,
+            n_unbegun: 0,
             is_adopted: false,
             is_last: false,
         }
@@ -92,6 +104,8 @@ impl Pending {
         for outcome in outcomes.filter(|outcome| outcome.action == self.action.id) {
             self.is_refused |= outcome.result != OutcomeResult::Done;
             self.is_forbidden |= outcome.result == OutcomeResult::Refused;
+            let is_late = outcome.never_begun && outcome.result == OutcomeResult::Failed;
+            self.is_unbegun |= is_late && self.action.is_enforced;
         }
         self.action.deadline = self.action.deadline.plus(question.unseen);
     }
@@ -120,6 +134,15 @@ impl Pending {
             (false, true) => Progress::Stuck(StepReason::Failed),
             (false, false) if is_late => Progress::Stuck(StepReason::NoEffect),
             (false, false) => Progress::Running,
+        }
+    }
+
+    /// Whether the same step is due again. An agent that crashed may have entered a kill in its ledger and
+    /// not done it.
+    pub(super) fn is_repeated(&self) -> bool {
+        match self.is_unbegun {
+            true => self.n_unbegun < ORDERED_AGAIN,
+            false => self.is_adopted && self.action.step == StepKind::KillContainers,
         }
     }
 

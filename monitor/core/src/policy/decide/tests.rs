@@ -14,6 +14,7 @@ mod reach;
 mod restart;
 mod restarts;
 mod squeezes;
+mod unbegun;
 mod unmeasured;
 
 use std::collections::BTreeMap;

@@ -73,6 +73,7 @@ fn play(ticks: &[&str]) -> Tally {
             };
             let kill = |limit| killed(at, limit, true);
             let outcome = |result| Outcome {
+                never_begun: false,
                 action: 1,
                 result,
                 detail: String::new(),

@@ -23,3 +23,39 @@ fn orders_that_wait_do_not_put_off_a_look() {
     let looks = told.iter().take_while(is_before_the_last).filter(|is_look| *is_look).count();
     assert!(looks >= 2, "{looks} looks beside {ROOM} orders");
 }
+
+#[test]
+fn late_tells_once_of_steps_that_were_not_begun() {
+    let (go, mut handle) = held_up();
+    let steps = |id, deadline| Relief {
+        actions: vec![Action { deadline, ..action(id) }],
+        ..Relief::default()
+    };
+    let soon = clock::now().boot.plus(Nanos::SECOND);
+    // The first is begun, and takes its time.
+    handle.hand_over(&steps(1, soon), clock::now().boot);
+    while !handle.standing.has_taken_up(1) {
+        thread::sleep(Duration::from_millis(10));
+    }
+    handle.hand_over(&steps(2, soon), clock::now().boot);
+    handle.hand_over(&steps(3, Nanos(u64::MAX)), clock::now().boot);
+    #[rustfmt::skip]
+    let table: [(_, &[u64]); 3] = [
+        // when, who is late
+        (soon.since(Nanos(1)), &[]),
+        (soon,                 &[2]),
+        (soon.plus(Nanos(1)),  &[]),
+    ];
+    for (at, want) in table {
+        let late = handle.late(at);
+        assert_eq!(late.iter().map(|one| one.action).collect::<Vec<_>>(), want, "{at:?}");
+        assert!(late.iter().all(|one| one.never_begun && one.result == OutcomeResult::Failed));
+    }
+    while clock::now().boot < soon {
+        thread::sleep(Duration::from_millis(10));
+    }
+    drop(go);
+    let told: Vec<_> = wait_for(&mut handle, 2).into_iter().map(|one| one.action).collect();
+    assert_eq!(told, [1, 3], "that the second is refused is told already");
+    assert!(handle.is_idle());
+}

@@ -160,7 +160,15 @@ impl Node {
 
     pub(super) fn hear(&mut self, action: u64, result: OutcomeResult) {
         let (detail, took, freed) = (String::new(), Nanos(0), None);
-        self.sample.outcomes.push(Outcome { action, result, detail, took, freed, ended: None });
+        let (ended, never_begun) = (None, false);
+        let outcome = Outcome { action, result, detail, took, freed, ended, never_begun };
+        self.sample.outcomes.push(outcome);
+    }
+
+    /// The actuator does not begin this action.
+    pub(super) fn leave(&mut self, action: u64) {
+        self.hear(action, OutcomeResult::Failed);
+        self.sample.outcomes.last_mut().unwrap().never_begun = true;
     }
 
     pub(super) fn end(&mut self, uid: &str) {
