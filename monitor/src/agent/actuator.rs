@@ -33,6 +33,11 @@ enum Order {
     Prepare(Vec<Target>),
     /// Take every squeeze back, and tell a [`Farewell`]: the agent leaves.
     Leave(Option<SyncSender<Vec<Outcome>>>),
+    /// Do nothing, once `halted` was received, until `go_on` says more; exit where that is dropped.
+    Halt {
+        halted: SyncSender<()>,
+        go_on: Receiver<()>,
+    },
 }
 
 /// An order that was given and not yet carried out.
@@ -42,6 +47,10 @@ struct Given {
     /// Of a step: its action and deadline, until it is told that it was not begun by then.
     step: Option<(u64, Nanos)>,
 }
+
+/// A thread that does nothing. It ends with this value.
+#[derive(Debug)]
+pub(super) struct Halted(SyncSender<()>);
 
 /// What the thread knows after an order, or after looking at what is under way.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -115,7 +124,7 @@ impl Handle {
                     Vec::new()
                 }
                 Some(Order::Leave(_)) => actuator.release_all(),
-                None => actuator.poll(),
+                Some(Order::Halt { .. }) | None => actuator.poll(),
             });
             answer(&actuator, outcomes)
         })
@@ -246,6 +255,21 @@ impl Handle {
         late.map(|(id, _)| never_begun(id, standing::LATE.into())).collect()
     }
 
+    /// Has the thread do nothing, so that it does not write the ledger that another one reads; `None` if it
+    /// does not halt within this time.
+    pub(super) fn halt(&self, within: Duration) -> Option<Halted> {
+        // Without room: a thread that comes to it too late finds that.
+        let (halted, has_halted) = sync_channel(0);
+        let (halt, go_on) = sync_channel(1);
+        match self.orders.try_send(Order::Halt { halted, go_on }) {
+            Ok(()) => has_halted.recv_timeout(within).ok()?,
+            Err(TrySendError::Full(_)) => return None,
+            // It has exited.
+            Err(TrySendError::Disconnected(_)) => {}
+        }
+        Some(Halted(halt))
+    }
+
     /// From the last decision to take a step until the actuator began with it.
     pub(super) fn handover(&self) -> Option<Nanos> {
         self.handover
@@ -326,6 +350,14 @@ impl Handle {
     /// Another one could not take its place.
     pub(super) fn try_later(&mut self) {
         self.begun = clock::now().boot;
+    }
+}
+
+impl Halted {
+    /// The thread goes on.
+    pub(super) fn go_on(self) {
+        // One that has exited does not.
+        let _ = self.0.send(());
     }
 }
 

@@ -33,6 +33,8 @@ use isobar_core::model::sample::Cause;
 use isobar_core::policy::engine::{Engine, Standing, Step};
 use isobar_core::view::suspects::suspect;
 
+/// How long a tick may wait for the thread of an actuator that has nothing under way.
+const HALT: Duration = Duration::from_millis(50);
 /// How long the exit may be held up by what the actuator is doing.
 pub(super) const FAREWELL: Duration = Duration::from_secs(2);
 /// And by what the cluster is told last: nothing else takes taints back.
@@ -262,6 +264,8 @@ impl<S: Source> Tick<S> {
         if !self.is_outdated || !actuator.is_idle() {
             return Some(report);
         }
+        // Two threads would write one ledger. The old one may look at marks: then this is for another tick.
+        let Some(halted) = actuator.halt(HALT) else { return Some(report) };
         self.is_outdated = false;
         match self.open_actuator(&self.engine.settings().relief) {
             Ok(mut opened) => {
@@ -271,6 +275,7 @@ impl<S: Source> Tick<S> {
             }
             Err(why) => {
                 tracing::error!("cannot open the actuator anew; keeping the old one: {why}");
+                halted.go_on();
                 self.actuator.iter_mut().for_each(Handle::try_later);
                 Some(report)
             }

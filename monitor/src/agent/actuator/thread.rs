@@ -29,6 +29,11 @@ pub(super) fn run(
         let next =
             if wait.is_zero() { Err(RecvTimeoutError::Timeout) } else { inbox.recv_timeout(wait) };
         let order = match next {
+            // A handle that waits no longer hears nothing, and the thread goes on.
+            Ok(Order::Halt { halted, go_on }) => match halted.send(()) {
+                Ok(()) if go_on.recv().is_err() => return,
+                _ => continue,
+            },
             Ok(order) => Some(order),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => return,

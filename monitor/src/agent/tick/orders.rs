@@ -5,7 +5,7 @@ use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::Tick;
+use super::{FAREWELL, Tick};
 use crate::act::{self, Actuator};
 use crate::agent::actuator::Handle;
 use crate::agent::authority::LockError;
@@ -128,7 +128,13 @@ impl<S: Source> Tick<S> {
     /// Opens the actuator for these settings. If it cannot be, nothing is enforced, and the
     /// settings say so.
     pub(super) fn begin_to_act(&mut self, settings: &mut Settings) -> Result<(), LockError> {
-        match self.open_actuator(&settings.relief) {
+        // One of an agent that enforced a moment ago may still write the ledger.
+        let halted = self.actuator.as_ref().ok().map(|before| before.halt(FAREWELL));
+        let opened = match &halted {
+            Some(None) => Err("the actuator before it has not halted".into()),
+            _ => self.open_actuator(&settings.relief),
+        };
+        match opened {
             Ok(opened) => {
                 self.use_actuator(opened);
                 self.is_outdated = false;

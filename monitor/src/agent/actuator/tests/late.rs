@@ -59,3 +59,35 @@ fn late_tells_once_of_steps_that_were_not_begun() {
     assert_eq!(told, [1, 3], "that the second is refused is told already");
     assert!(handle.is_idle());
 }
+
+#[test]
+fn halt_keeps_the_thread_from_its_work() {
+    let within = Duration::from_secs(5);
+    let (go, mut handle) = held_up();
+    let halted = handle.halt(within).unwrap();
+    handle.hand_over(&relief(1..=1), clock::now().boot);
+    go.send(()).unwrap();
+    thread::sleep(Duration::from_millis(50));
+    assert_eq!(handle.report().outcomes, [], "it does nothing");
+    halted.go_on();
+    assert_eq!(wait_for(&mut handle, 1)[0].action, 1);
+
+    handle.hand_over(&relief(2..=2), clock::now().boot);
+    assert!(handle.halt(Duration::from_millis(50)).is_none(), "it is at work");
+    go.send(()).unwrap();
+    assert_eq!(wait_for(&mut handle, 1)[0].action, 2);
+    handle.hand_over(&relief(3..=3), clock::now().boot);
+    go.send(()).unwrap();
+    assert_eq!(wait_for(&mut handle, 1)[0].action, 3, "it did not halt later");
+
+    drop(handle.halt(within).unwrap());
+    for _ in 0..500 {
+        handle.report();
+        if handle.has_exited {
+            assert!(handle.halt(within).is_some(), "what has exited does nothing");
+            return;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("it goes on without the value that halts it");
+}
