@@ -13,7 +13,7 @@ use isobar_core::model::decision::{Action, Outcome, Phase, Target, TargetGroup};
 use tempfile::TempDir;
 
 use super::files::{CPU, Tree};
-use super::place::{Cgroup, Pod, action, actor, enforced, mount, options, settle, wait};
+use super::place::{Cgroup, Pod, action, actor, actor_of, enforced, mount, options, settle, wait};
 
 #[test]
 fn kill_spares_the_sandbox() {
