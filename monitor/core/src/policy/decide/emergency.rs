@@ -2,6 +2,7 @@
 
 use super::pending::{self, Pending, is_other};
 use super::proposal::{Counts, Proposal};
+use super::protected::is_protected;
 use super::standing::ReliefStanding;
 use super::steps::{Able, Kind};
 use super::{Question, WORTH, begin, due, of_those};
@@ -83,7 +84,8 @@ pub(super) fn hurry(
         return relief.actions.push(new.begin(question, standing));
     }
     let able = Able::of(question, &action.target, &first, None);
-    if let Some((step, why)) = standing.untried(&able, None) {
+    let next = standing.untried(&able, None);
+    if let Some((step, why)) = next.filter(|_| !is_protected(&action.target, question)) {
         let target = action.target.clone();
         let new =
             Proposal { step, why, target, reason: first, want: None, counts: Counts::Already };

@@ -342,8 +342,8 @@ fn wanted(met: &Met) -> Option<Bytes> {
     met.missing.filter(|_| threshold.signal.resource() == Resource::Memory).map(Bytes)
 }
 
-/// The next step down the ladder for the same victim. What was only observed never happened, so
-/// after a step that would have ended work nothing can follow.
+/// The next step down the ladder for the same victim, if the settings do not protect it by now. What was
+/// only observed never happened, so after a step that would have ended work nothing can follow.
 fn next_step(
     question: &Question<'_>,
     standing: &ReliefStanding,
@@ -352,7 +352,7 @@ fn next_step(
 ) -> Option<Proposal> {
     let action = &pending.action;
     let is_same = action.step.is_final();
-    if is_same && !action.is_enforced {
+    if is_same && !action.is_enforced || protected::is_protected(&action.target, question) {
         return None;
     }
     let able = Able::of(question, &action.target, &action.reason, action.want);

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::Question;
 use super::pending::Pending;
 use super::standing::ReliefStanding;
+use super::{Question, is_gentle};
 use crate::model::cgroup::CgroupId;
 use crate::model::decision::Target;
 use crate::model::sample::Sample;
@@ -14,9 +14,12 @@ pub(super) fn is_protected(target: &Target, question: &Question<'_>) -> bool {
     target.cgroups().any(|(id, _)| question.protected.contains(&id))
 }
 
-/// Nothing more is done about targets that are protected now.
+/// Waits no longer for a squeeze or a reclaim of what is protected now. For an end it still does: the
+/// actuator follows it, and a second victim would die for the same memory.
 pub(super) fn drop_protected(question: &Question<'_>, standing: &mut ReliefStanding) {
-    let is_off = |step: &mut Pending| is_protected(&step.action.target, question);
+    let is_off = |step: &mut Pending| {
+        is_gentle(step.action.step) && is_protected(&step.action.target, question)
+    };
     let dropped = [standing.pending.take_if(is_off), standing.aside.take_if(is_off)];
     for step in dropped.into_iter().flatten() {
         standing.give_up(step.action.id, question.sample.at.boot);

@@ -108,19 +108,24 @@ fn releases_and_steps_heed_what_is_protected_now() {
     let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
     let cpu = [met(pressure(PressureSignal::Cpu(Percent(60_00))))];
     #[rustfmt::skip]
-    let table: [(&[Met], _, &[_]); 2] = [
-        // what is met, the first step on two candidates, released
-        (&hard, Evict,   &[]),
-        (&cpu,  Squeeze, &[(1, ReleaseReason::Protected)]),
+    let table: [(&[Met], _, _, &[_]); 2] = [
+        // what is met, the first step on two candidates, that on the other one then, released
+        (&hard, Evict,   None,                 &[]), // the end of the first is under way
+        (&cpu,  Squeeze, Some(("b", Squeeze)), &[(1, ReleaseReason::Protected)]),
     ];
-    for (met, step, want) in table {
+    for (met, step, then, want) in table {
         let mut node = Node::new();
         assert_eq!(short(&node.at(1, met)), Some(("a", step)));
         node.protected = [CgroupId(10)].into();
         node.ranking.candidates.remove(0);
         let verdict = node.at(2, met);
-        assert_eq!(short(&verdict), Some(("b", step)), "the step on a is not waited for");
+        assert_eq!(short(&verdict), then, "{step:?}");
         assert_eq!(released(&verdict), want, "{step:?}");
+        if then.is_none() {
+            let next = (3..200)
+                .find_map(|second| short(&node.at(second, met)).map(|one| one == ("b", step)));
+            assert_eq!(next, Some(true), "no further step on the first");
+        }
     }
 }
 
