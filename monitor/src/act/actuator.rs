@@ -20,7 +20,6 @@ use super::deny::DenyList;
 use super::error::{ActError, Done};
 use super::evict::{Evictions, Way};
 use super::ledger::{Ledger, LedgerError};
-use super::mark::Marking;
 use super::process::Releaser;
 use super::reclaim::Reclaim;
 use super::target::{Node, OpenTarget};
@@ -76,8 +75,6 @@ pub struct Actuator {
     endings: Vec<Ending>,
     releaser: Releaser,
     reclaims: Vec<Reclaim>,
-    /// Cgroups that are marked in part.
-    markings: Vec<Marking>,
     /// Releases that failed, and why: the same failure is reported once.
     unreleased: BTreeMap<u64, String>,
     /// Marks are enforced: those in force are extended to containers that start.
@@ -101,7 +98,6 @@ impl Actuator {
         let deny = DenyList::new(&options.proc, options.never_touch.clone());
         let evictions = options.evict_by.clone().map(Evictions::new);
         let (prepared, endings, releaser, reclaims, unreleased) = Default::default();
-        let markings = Vec::new();
         let pruned = Nanos(0);
         let mut actuator = Self {
             options,
@@ -113,7 +109,6 @@ impl Actuator {
             endings,
             releaser,
             reclaims,
-            markings,
             unreleased,
             extends_marks: true,
             pruned,
@@ -144,7 +139,7 @@ impl Actuator {
     /// True while something is under way: `poll` has to be called.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        !(self.endings.is_empty() && self.reclaims.is_empty() && self.markings.is_empty())
+        !self.endings.is_empty() || !self.reclaims.is_empty()
     }
 
     /// Opens targets that may be acted upon next, so that nothing has to be looked up then.
@@ -245,7 +240,6 @@ impl Actuator {
         if self.prune(now) && self.extends_marks {
             self.extend_marks();
         }
-        self.go_on_marking();
         outcomes
     }
 
@@ -254,7 +248,6 @@ impl Actuator {
     pub fn call_off(&mut self, is_enforced: impl Fn(StepKind) -> bool) -> Vec<Outcome> {
         let now = clock::now().boot;
         self.extends_marks = is_enforced(StepKind::Mark);
-        self.markings.retain(|_| is_enforced(StepKind::Mark));
         let its = |ending: &mut Ending| !is_enforced(ending.step) && ending.step != StepKind::Evict;
         let called_off: Vec<_> = self.endings.extract_if(.., its).map(Ending::call_off).collect();
         called_off.iter().for_each(|outcome| self.ledger.end(outcome.action, now));

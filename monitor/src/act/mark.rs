@@ -13,10 +13,8 @@ use super::ledger::{Ledger, Override};
 use super::process::{Stat, oom_score_adj, oom_size, processes};
 use super::target::OpenTarget;
 use super::throttle;
-use crate::clock;
-use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::decision::Action;
-use isobar_core::model::units::{Nanos, Percent};
+use isobar_core::model::units::Percent;
 
 /// The name of the override of a cgroup's processes.
 pub(super) const SCORE: &str = "oom_score_adj";
@@ -26,13 +24,6 @@ const HIGHEST: i32 = 1000;
 /// Processes of one cgroup that are remembered one by one. The ledger is written anew with each
 /// change, so of more only those with an unusual score are.
 const MOST: usize = 4096;
-
-/// As many processes are looked at or marked before other orders have their turn: either takes two files
-/// of procfs, 40 µs each on an idle node, and more while memory is reclaimed.
-const AT_ONCE: usize = 1_000;
-/// No more are begun after so long, but for the first of them.
-const PATIENCE: Nanos = Nanos(50_000_000);
-const AT_LEAST: usize = 100;
 
 /// As many processes are compared by size.
 const WEIGHED: usize = 1_000;
@@ -96,128 +87,42 @@ impl Scores {
     }
 }
 
-/// How many processes may be looked at or marked before other orders have their turn, and until when.
-#[derive(Debug)]
-pub(super) struct Room {
-    n: usize,
-    until: Nanos,
-}
-
-impl Room {
-    pub(super) fn new() -> Self {
-        Self { n: AT_ONCE, until: clock::now().boot.plus(PATIENCE) }
-    }
-
-    fn take(&mut self) -> bool {
-        let is_left = self.n > AT_ONCE - AT_LEAST || clock::now().boot < self.until;
-        let n_before = self.n;
-        self.n = self.n.saturating_sub(1);
-        n_before > 0 && is_left
-    }
-}
-
-/// A cgroup that is being marked, a part of its processes at a time, because a kill may wait. All are
-/// looked at before the first is marked: the ledger has what stood there in each.
-#[derive(Debug)]
-pub(super) struct Marking {
-    pub(super) action: u64,
-    pub(super) cgroup: CgroupId,
-    pub(super) path: CgroupPath,
-    unseen: Vec<u32>,
-    seen: Vec<(Process, i32)>,
-    /// `None` until all were seen.
-    unmarked: Option<Vec<Process>>,
-}
-
-impl Marking {
-    pub(super) fn begin(group: &CgroupDir, action: u64) -> Result<Self, ActError> {
-        let (cgroup, path, mut unseen) = (group.id, group.path.clone(), Vec::new());
-        group.pids(&mut unseen)?;
-        let (seen, unmarked) = Default::default();
-        Ok(Self { action, cgroup, path, unseen, seen, unmarked })
-    }
-
-    pub(super) fn is_over(&self) -> bool {
-        self.unmarked.as_ref().is_some_and(Vec::is_empty)
-    }
-
-    /// Goes on as long as there is room; what was done, in words.
-    pub(super) fn go_on(
-        &mut self,
-        proc: &Path,
-        group: &CgroupDir,
-        action: &Action,
-        ledger: &mut Ledger,
-        room: &mut Room,
-    ) -> Result<String, ActError> {
-        self.look(proc, group, room)?;
-        if !action.is_enforced {
-            let n = processes((self.may()?.len() + self.unseen.len()) as u64);
-            return Ok(format!("would raise {SCORE} of {n} to {HIGHEST}"));
-        }
-        if self.unseen.is_empty() && self.unmarked.is_none() {
-            let may = self.may()?;
-            throttle::remember(ledger, entry(group, action, &may, ledger)?)?;
-            self.unmarked = Some(may.into_iter().map(|(process, _)| process).collect());
-        }
-        let n_may = self.may()?.len();
-        let Some(unmarked) = &mut self.unmarked else {
-            let n = processes((self.seen.len() + self.unseen.len()) as u64);
-            return Ok(format!("{SCORE} of {n} is raised to {HIGHEST} in parts"));
-        };
-        while !unmarked.is_empty() && room.take() {
-            // A number may have been given to another process meanwhile.
-            if let Some(process) = unmarked.pop().filter(|process| is_alive(proc, *process)) {
-                write(proc, process.0, HIGHEST)?;
-            }
-        }
-        let n = processes((n_may - unmarked.len()) as u64);
-        if !unmarked.is_empty() {
-            return Ok(format!("{SCORE} of {n} raised to {HIGHEST}; {} follow", unmarked.len()));
-        }
-        // With one that was promised to be spared they must not end together.
-        let group_wide = (self.n_promised() == 0)
-            .then(|| throttle::write_over(group, "memory.oom.group", "1", action, ledger));
-        let together = match group_wide {
-            Some(Ok(_)) => ", and they end together",
-            // Without the controller each process is chosen by itself.
-            Some(Err(_)) | None => "",
-        };
-        Ok(format!("{SCORE} of {n} raised to {HIGHEST}{together}"))
-    }
-
-    /// Looks at processes that are still in the cgroup, as long as there is room.
-    fn look(&mut self, proc: &Path, group: &CgroupDir, room: &mut Room) -> Result<(), ActError> {
-        let mut there = Vec::new();
-        group.pids(&mut there)?;
-        there.sort_unstable();
-        self.unseen.retain(|pid| there.binary_search(pid).is_ok());
-        let score = |pid: u32| {
-            let start = Stat::of(proc, pid)?.started;
-            Some(((pid, start), oom_score_adj(proc, pid)?))
-        };
-        while !self.unseen.is_empty() && room.take() {
-            self.seen.extend(self.unseen.pop().and_then(score));
-        }
-        Ok(())
-    }
-
-    /// Those that were seen and may be marked: a negative score is a promise that was made to this process.
-    fn may(&self) -> Result<Vec<(Process, i32)>, ActError> {
-        let may: Vec<_> = self.seen.iter().filter(|(_, score)| *score >= 0).copied().collect();
-        if !may.is_empty() || !self.unseen.is_empty() {
-            return Ok(may);
-        }
-        let path = &self.path;
-        Err(ActError::Other(match self.n_promised() {
+/// Marks one cgroup; what was done, in words.
+pub(super) fn mark(
+    proc: &Path,
+    group: &CgroupDir,
+    action: &Action,
+    ledger: &mut Ledger,
+) -> Result<String, ActError> {
+    let path = &group.path;
+    // A negative score is a promise that was made to this process.
+    let (may, promised): (Vec<_>, Vec<_>) =
+        scores_in(proc, group)?.into_iter().partition(|(_, score)| *score >= 0);
+    if may.is_empty() {
+        return Err(ActError::Other(match promised.len() {
             0 => format!("{path} has no processes"),
             n => format!("{path}: {} protected by a negative {SCORE}", processes(n as u64)),
-        }))
+        }));
     }
-
-    fn n_promised(&self) -> usize {
-        self.seen.iter().filter(|(_, score)| *score < 0).count()
+    let processes = processes(may.len() as u64);
+    if !action.is_enforced {
+        return Ok(format!("would raise {SCORE} of {processes} to {HIGHEST}"));
     }
+    throttle::remember(ledger, entry(group, action, &may, ledger)?)?;
+    // A number may have been given to another process meanwhile.
+    for ((pid, _), _) in may.iter().filter(|(process, _)| is_alive(proc, *process)) {
+        write(proc, *pid, HIGHEST)?;
+    }
+    // With one that was promised to be spared they must not end together.
+    let group_wide = promised
+        .is_empty()
+        .then(|| throttle::write_over(group, "memory.oom.group", "1", action, ledger));
+    let together = match group_wide {
+        Some(Ok(_)) => ", and they end together",
+        // Without the controller each process is chosen by itself.
+        Some(Err(_)) | None => "",
+    };
+    Ok(format!("{SCORE} of {processes} raised to {HIGHEST}{together}"))
 }
 
 /// Of what a target's processes have in memory and swap, the part of the largest; `None` of too many,
@@ -233,6 +138,17 @@ pub(super) fn largest(proc: &Path, target: &OpenTarget) -> Option<Percent> {
     let sizes: Vec<u64> = pids.into_iter().filter_map(|pid| oom_size(proc, pid)).collect();
     let all = sizes.iter().copied().fold(0, u64::saturating_add);
     sizes.into_iter().max().filter(|_| all > 0).map(|most| Percent::share(most, all))
+}
+
+/// The processes in and below a cgroup, each with its score.
+fn scores_in(proc: &Path, group: &CgroupDir) -> Result<Vec<(Process, i32)>, ActError> {
+    let mut pids = Vec::new();
+    group.pids(&mut pids)?;
+    let score = |pid: u32| {
+        let start = Stat::of(proc, pid)?.started;
+        Some(((pid, start), oom_score_adj(proc, pid)?))
+    };
+    Ok(pids.into_iter().filter_map(score).collect())
 }
 
 /// What the ledger has to know of a mark.

@@ -14,7 +14,7 @@ use isobar_core::model::decision::StepKind::Mark;
 use isobar_core::model::decision::{Action, Phase, Release, ReleaseReason};
 use tempfile::TempDir;
 
-use super::place::{Cgroup, Pod, action, enforced, mount, options, wait};
+use super::place::{Cgroup, Pod, action, enforced, mount, options};
 
 /// A procfs of these processes and their scores.
 fn processes(proc: &Path, all: &[(u32, i32)]) {
@@ -109,37 +109,6 @@ fn mark_spares_promises_and_observes() {
     assert_eq!(outcome.result, Failed, "{outcome:?}");
     assert!(outcome.detail.contains("protected by a negative oom_score_adj"), "{outcome:?}");
     assert!(actor.in_force().iter().all(|entry| entry.action.id != 8), "it has come to nothing");
-}
-
-#[test]
-fn mark_of_many_processes_is_gone_on_with() {
-    const N: usize = 1_201;
-    for is_released_midway in [false, true] {
-        let Some((group, files)) = group("many", &[]) else { return };
-        group.spawn("for i in $(seq 1200); do sleep 100 & done; wait");
-        group.wait_for(N);
-        let (proc, state) = (files.path(), tempfile::tempdir().unwrap());
-        // One has the highest score of itself.
-        let own = |at| if at == 0 { 1000 } else { 2 };
-        let all = group.pids().into_iter().enumerate().map(|(at, pid)| (pid, own(at)));
-        processes(proc, &all.collect::<Vec<_>>());
-        let n_marked = || scores(proc, &group).iter().filter(|score| **score == 1000).count();
-        let mut actor = open(proc, state.path());
-        let outcome = actor.take(&enforced(Mark, group.target()));
-        assert_eq!(outcome.result, Done, "{outcome:?}");
-        assert_eq!(n_marked(), 1, "all are looked at before the first is marked");
-        assert!(outcome.detail.ends_with("is raised to 1000 in parts"), "{outcome:?}");
-        wait("some are marked, or all", || {
-            assert_eq!(actor.poll(), []);
-            n_marked() > 1 && (is_released_midway || !actor.is_busy())
-        });
-        assert_eq!(n_marked() == N, !is_released_midway);
-        let outcome = actor.release(&release(&group)).unwrap();
-        assert_eq!((outcome.result, n_marked()), (Done, 1), "{outcome:?}");
-        assert!(!actor.is_busy());
-        actor.poll();
-        assert_eq!(n_marked(), 1, "it is not gone on with");
-    }
 }
 
 /// How a mark ends.

@@ -6,7 +6,7 @@ use super::ending::longest;
 use super::{Actuator, node};
 use crate::act::cgroup::{CgroupDir, Root};
 use crate::act::error::ActError;
-use crate::act::mark::{self, Room};
+use crate::act::mark;
 use crate::act::process::processes;
 use crate::act::target::OpenTarget;
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
@@ -55,36 +55,11 @@ impl Actuator {
     fn extend_mark(&mut self, action: &Action) -> Result<Vec<String>, ActError> {
         let node = node(&self.root, &self.options, &self.deny);
         let target = OpenTarget::open(node, &action.target, 0)?;
-        let is_new = |group: &&CgroupDir| {
-            self.ledger.override_of(group.id, mark::SCORE).is_none()
-                && self.markings.iter().all(|marking| marking.cgroup != group.id)
-        };
+        let is_new = |group: &&CgroupDir| self.ledger.override_of(group.id, mark::SCORE).is_none();
         let new: Vec<_> = target.work().filter(is_new).collect();
-        let mut room = Room::new();
-        let mut mark = |group| self.mark_one(group, action, &mut room);
+        let mut mark = |group| mark::mark(&self.options.proc, group, action, &mut self.ledger);
         // As when it was marked, one may be empty, or be protected by its scores.
         Ok(new.into_iter().filter_map(|group| mark(group).ok()).collect())
-    }
-
-    /// Goes on with cgroups that are marked in part.
-    pub(super) fn go_on_marking(&mut self) {
-        let mut room = Room::new();
-        for mut marking in std::mem::take(&mut self.markings) {
-            let mut marks = self.ledger.in_force().iter();
-            let Some(mark) = marks.find(|entry| entry.action.id == marking.action) else {
-                continue;
-            };
-            let action = mark.action.clone();
-            let group = CgroupDir::open(&self.root, &marking.path, marking.cgroup);
-            let (proc, ledger) = (&self.options.proc, &mut self.ledger);
-            let done =
-                group.and_then(|group| marking.go_on(proc, &group, &action, ledger, &mut room));
-            match done {
-                Ok(_) if !marking.is_over() => self.markings.push(marking),
-                Ok(done) => tracing::info!(action = action.id, "{done}"),
-                Err(why) => tracing::debug!(action = action.id, "mark not gone on with: {why}"),
-            }
-        }
     }
 
     /// Takes the mark from processes that left a cgroup which is gone since. Those cgroups of which

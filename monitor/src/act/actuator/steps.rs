@@ -7,7 +7,7 @@ use super::{Actuator, node, outcome};
 use crate::act::cgroup::{CgroupDir, Root};
 use crate::act::error::{ActError, Done, of_those_left};
 use crate::act::ledger::Override;
-use crate::act::mark::{self, Marking, Room};
+use crate::act::mark;
 use crate::act::process::{Tally, processes};
 use crate::act::reclaim::{self, Reclaim};
 use crate::act::target::{self, OpenTarget};
@@ -96,8 +96,7 @@ impl Actuator {
         let node = node(&self.root, &self.options, &self.deny);
         let target = OpenTarget::open(node, &action.target, 0)?;
         let _ = self.ledger.begin(action, began, target.before(), Phase::Marked);
-        let mut room = Room::new();
-        let mark = |group| self.mark_one(group, action, &mut room);
+        let mark = |group| mark::mark(&self.options.proc, group, action, &mut self.ledger);
         let (done, refused): (Vec<_>, Vec<_>) = target.work().map(mark).partition(Result::is_ok);
         // One of several containers may be empty, or be protected by its scores.
         let done = match done.is_empty() {
@@ -106,21 +105,6 @@ impl Actuator {
         };
         self.ledger.weigh(action.id, mark::largest(&self.options.proc, &target));
         self.keep_or_undo(action, done)
-    }
-
-    /// Marks one cgroup, as far as there is room. What is left is marked later.
-    pub(super) fn mark_one(
-        &mut self,
-        group: &CgroupDir,
-        action: &Action,
-        room: &mut Room,
-    ) -> Result<String, ActError> {
-        let mut marking = Marking::begin(group, action.id)?;
-        let done = marking.go_on(&self.options.proc, group, action, &mut self.ledger, room)?;
-        if action.is_enforced && !marking.is_over() {
-            self.markings.push(marking);
-        }
-        Ok(done)
     }
 
     /// What was done to all cgroups of a target, or to none.
@@ -172,9 +156,6 @@ impl Actuator {
 
     /// Puts back what was written for an action, as far as it can be; the first error counts.
     pub(super) fn put_back(&mut self, action: u64, is_enforced: bool) -> Result<String, ActError> {
-        if is_enforced {
-            self.markings.retain(|marking| marking.action != action);
-        }
         let overrides = self.ledger.overrides().iter();
         let overrides: Vec<_> =
             overrides.filter(|one| one.actions.contains(&action)).cloned().collect();
