@@ -135,7 +135,8 @@ impl<'a> Pool<'a> {
             Resource::Cpu | Resource::Io => None,
         };
         let is_memory = resource == Resource::Memory;
-        let is_watched = matches!(resource, Resource::Storage | Resource::Inodes | Resource::Pids);
+        let is_disk = matches!(resource, Resource::Storage | Resource::Inodes);
+        let is_watched = is_disk || resource == Resource::Pids;
         let is_slow = |lost: &Lost| is_memory && !lost.is_established && takers.is_young();
         let is_not_yet_known =
             rules.order == Order::Cause && lost.as_ref().map_or(is_watched, is_slow);
@@ -146,7 +147,9 @@ impl<'a> Pool<'a> {
         let outsiders = contenders::outsiders(harm, purpose, &contenders);
         let (contenders, need) = match &lost {
             Some(lost) => need::causes(contenders, (shortfall, resource), lost, snapshot),
-            None if is_memory => (contenders, Need::of_none(shortfall)),
+            None if is_memory || is_disk && need::is_in_no_pod(&contenders, shortfall) => {
+                (contenders, Need::of_none(shortfall))
+            }
             None => (contenders, Need { shortfall, ..Need::default() }),
         };
         let outside_harm = outsiders.first().map(|outsider| outsider.harm);

@@ -160,6 +160,14 @@ pub(super) fn causes(
     (contenders, Need { is_of_others, ..need(from_all, promised) })
 }
 
+/// Whether pods that have a real part of what is missing have less together: then it is in no pod, and to
+/// end them would be in vain.
+pub(super) fn is_in_no_pod(contenders: &[Contender], shortfall: Shortfall) -> bool {
+    let frees = contenders.iter().filter_map(|one| one.frees);
+    let real = frees.filter(|frees| *frees > 0 && *frees >= shortfall.real_part());
+    real.reduce(u64::saturating_add).is_some_and(|all| all < shortfall.missing)
+}
+
 /// What takers may still take of what they request; `None` if there are none.
 fn promised(contenders: &[Contender], from: u64) -> Option<u64> {
     let takers = contenders.iter().filter(|one| one.took().is_some_and(|took| took >= from));

@@ -1,4 +1,5 @@
-//! Who fills the node's disks: what pods had on them a minute or two ago, and how much was left then.
+//! Who fills the node's disks: what pods had on them a minute or two ago, or before a disk ran short, and
+//! how much was left then.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -6,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::Lost;
-use crate::model::decision::Observation;
+use crate::model::decision::{Met, Observation};
 use crate::model::disk::{DiskReading, DiskSource};
 use crate::model::pod::Place;
 use crate::model::sample::Sample;
@@ -15,6 +16,7 @@ use crate::model::threshold::{Resource, Signal};
 use crate::model::units::Nanos;
 use crate::model::workload::by_cgroup_uid;
 use crate::policy::assess::signals::observe;
+use crate::policy::rank::{Purpose, REAL_PART};
 use crate::policy::workload::Parties;
 
 /// Growth is looked at over this time and up to twice as much: a kubelet looks at volumes once a minute.
@@ -40,8 +42,8 @@ pub(super) struct Fills {
     walk: Readings,
 }
 
-/// The last reading of what pods have on the disks, one of a minute or two ago, and the one that will
-/// take its place.
+/// The last reading of what pods have on the disks, one of a minute or two ago, the one that will take
+/// its place, and for each disk that is short the one of a minute or two before.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Readings {
@@ -51,6 +53,8 @@ struct Readings {
     next: Option<Reading>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last: Option<Reading>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    short: BTreeMap<Signal, Reading>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,9 +94,26 @@ impl Fills {
                 Some(disks) if last == Some(disks.at) => {}
                 Some(disks) => readings.add(Reading::of(disks, sample, parties)),
                 None if last.is_some_and(|last| sample.at.boot.since(last) > KEPT) => {
-                    *readings = Readings::default();
+                    let short = std::mem::take(&mut readings.short);
+                    *readings = Readings { short, ..Readings::default() };
                 }
                 None => {}
+            }
+        }
+    }
+
+    /// Takes note of which disks are short at the last sample.
+    pub(super) fn note_short(&mut self, met: &[Met]) {
+        let is_met = |signal: Signal| {
+            met.iter().any(|one| Purpose::of(&one.threshold).signal == Some(signal))
+        };
+        for readings in [&mut self.kubelet, &mut self.walk] {
+            readings.short.retain(|signal, _| is_met(*signal));
+            let Some(earlier) = &readings.earlier else { continue };
+            for (signal, disk) in earlier.disks.iter().filter(|(signal, _)| is_met(**signal)) {
+                let disks = || [(*signal, disk.clone())].into();
+                let reading = || Reading { at: earlier.at, disks: disks() };
+                readings.short.entry(*signal).or_insert_with(reading);
             }
         }
     }
@@ -108,7 +129,7 @@ impl Fills {
 
 impl Readings {
     fn is_empty(&self) -> bool {
-        self.last.is_none()
+        self.last.is_none() && self.short.is_empty()
     }
 
     fn add(&mut self, reading: Reading) {
@@ -124,8 +145,18 @@ impl Readings {
         }
     }
 
+    /// In the last minute or two; or since before the disk ran short, if it lost a real part of that
+    /// before: who filled it stays the cause once it is full.
     fn lost(&self, signal: Signal, snapshot: &Snapshot) -> Option<Lost> {
-        let (earlier, last) = (self.earlier.as_ref()?, self.last.as_ref()?);
+        let lately = self.lost_since(self.earlier.as_ref()?, signal, snapshot)?;
+        let before = self.short.get(&signal);
+        let all = before.and_then(|before| self.lost_since(before, signal, snapshot));
+        let is_more = |all: &Lost| all.is_established && lately.lost < all.lost / REAL_PART;
+        Some(all.filter(is_more).unwrap_or(lately))
+    }
+
+    fn lost_since(&self, earlier: &Reading, signal: Signal, snapshot: &Snapshot) -> Option<Lost> {
+        let last = self.last.as_ref()?;
         let over = last.at.since(earlier.at);
         let (then, now) = (earlier.disks.get(&signal)?, last.disks.get(&signal)?);
         let (mut taken, mut is_assumed) = (BTreeMap::new(), false);

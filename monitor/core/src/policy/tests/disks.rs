@@ -14,6 +14,7 @@ use crate::model::units::{Bytes, Nanos};
 use crate::policy::engine::{Engine, Standing};
 
 const MIB: u64 = 1 << 20;
+const TICKS: u64 = 240;
 
 /// Path, MiB on the disk at the start, and how many more each second.
 type Pods = [(&'static str, u64, u64)];
@@ -28,9 +29,12 @@ fn first_victim(pods: &Pods, walked: Option<u64>) -> Result<(String, u64), Optio
     settings.eviction.thresholds = vec![threshold];
     let mut engine = Engine::new(settings, Standing::new(1));
     let mut held = None;
-    for tick in 1..=90 {
+    let sum = |of: fn(&(&str, u64, u64)) -> u64| pods.iter().map(of).sum::<u64>();
+    // Once the disk is full, nothing is written.
+    let full = (1_000 - sum(|pod| pod.1)) / sum(|pod| pod.2).max(1);
+    for tick in 1..=TICKS {
         let at = |tick: u64| Nanos(tick * Nanos::SECOND.0);
-        let has = |(_, n, each): &(&str, u64, u64), tick| (n + each * tick) * MIB;
+        let has = |(_, n, each): &(&str, u64, u64), tick| (n + each * full.min(tick)) * MIB;
         let group = |path: &str| {
             let path = CgroupPath(path.into());
             Cgroup { path, pids_current: Some(1), ..Cgroup::default() }
@@ -78,7 +82,7 @@ fn disk_is_paid_for_by_who_fills_it() {
     let by_other = Hold::TakenByOther { taker: String::new() };
     type Row = (&'static Pods, Option<u64>, Result<(&'static str, u64), Option<Hold>>);
     #[rustfmt::skip]
-    let table: [Row; 11] = [
+    let table: [Row; 15] = [
         (&[(BATCH, 1, 0), (CACHE, 30, 0), (LOGS, 0, 16)],  Some(1),  Ok(("logs", 49))),
         // What was read before it ran short says too little: another one was the largest then.
         (&[(BATCH, 1, 0), (CACHE, 300, 0), (LOGS, 0, 12)], Some(30), Ok(("logs", 60))),
@@ -93,7 +97,13 @@ fn disk_is_paid_for_by_who_fills_it() {
         (&[(BATCH, 1, 0), (CACHE, 30, 0), (LOGS, 0, 16)],  None,     Err(Some(Hold::UseUnknown))),
         // A daemon fills it.
         (&[(BATCH, 1, 0), (CACHE, 3, 0), (DAEMON, 0, 16)],   Some(10), Err(Some(by_other.clone()))),
-        (&[(BATCH, 1, 1), (CACHE, 300, 0), (DAEMON, 0, 6)], Some(10), Err(Some(by_other))),
+        (&[(BATCH, 1, 1), (CACHE, 300, 0), (DAEMON, 0, 6)], Some(10), Err(Some(by_other.clone()))),
+        // It stays so once the disk is full.
+        (&[(CACHE, 60, 0), (DAEMON, 0, 16)],               Some(10), Err(Some(by_other.clone()))),
+        // It was full before isobar came: what pods have is less than what is missing, or enough.
+        (&[(CACHE, 60, 0), (LOGS, 70, 0), (DAEMON, 860, 0)], Some(10), Err(Some(by_other))),
+        (&[(CACHE, 90, 0), (LOGS, 150, 0), (DAEMON, 750, 0)], Some(10), Ok(("logs", 60))),
+        (&[(CACHE, 3, 0), (LOGS, 6, 0), (DAEMON, 980, 0)], Some(10), Err(Some(Hold::NothingHelps))),
         (&[(BATCH, 1, 0)],                                 Some(1),  Err(None)),
     ];
     for (pods, walked, want) in table {
