@@ -250,7 +250,7 @@ impl Handle {
     pub(super) fn late(&mut self, now: Nanos) -> Vec<Outcome> {
         let standing = &self.standing;
         let is_late =
-            |(id, deadline): &mut (u64, Nanos)| now >= *deadline && !standing.has_taken_up(*id);
+            |(id, deadline): &mut (u64, Nanos)| now >= *deadline && !standing.has_begun(*id);
         let late = self.given.iter_mut().filter_map(|given| given.step.take_if(is_late));
         late.map(|(id, _)| never_begun(id, standing::LATE.into())).collect()
     }
@@ -339,7 +339,10 @@ impl Handle {
         let in_force = std::mem::take(&mut self.known.in_force);
         self.known = Answer { in_force, ..Answer::default() };
         self.has_exited = true;
-        self.given.clear();
+        let left = self.given.drain(..).filter_map(|given| given.step);
+        let left = left.filter(|(id, _)| !self.standing.has_begun(*id));
+        let why = "not begun: the actuator thread exited";
+        self.failed.extend(left.map(|(id, _)| never_begun(id, why.into())));
     }
 
     /// Whether its thread exited and another one may take its place: at once, but if it did not last.

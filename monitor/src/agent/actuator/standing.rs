@@ -17,14 +17,16 @@ pub(super) struct StandingOrders {
     last_final: AtomicU64,
     /// The last order for a step that the thread has come to. Only the thread writes it.
     taken_up: AtomicU64,
+    /// The last of these that it refused.
+    refused: AtomicU64,
     /// A bit for each step that is enforced.
     enforced: AtomicU64,
 }
 
 impl Default for StandingOrders {
     fn default() -> Self {
-        let [last_final, taken_up] = [0; 2].map(AtomicU64::new);
-        Self { last_final, taken_up, enforced: AtomicU64::new(u64::MAX) }
+        let [last_final, taken_up, refused] = [0; 3].map(AtomicU64::new);
+        Self { last_final, taken_up, refused, enforced: AtomicU64::new(u64::MAX) }
     }
 }
 
@@ -51,11 +53,13 @@ impl StandingOrders {
         self.taken_up.fetch_max(action, Ordering::SeqCst);
     }
 
-    pub(super) fn has_taken_up(&self, action: u64) -> bool {
+    /// Whether the thread has begun this order, as far as it has come to it.
+    pub(super) fn has_begun(&self, action: u64) -> bool {
         self.taken_up.load(Ordering::SeqCst) >= action
+            && self.refused.load(Ordering::SeqCst) != action
     }
 
-    /// Why a step that waited is not begun at `now`; `None` if it may be.
+    /// Why the thread does not begin a step that waited, at `now`; `None` if it may.
     pub(super) fn refusal(&self, action: &Action, now: Nanos) -> Option<Outcome> {
         let Action { id, step, deadline, is_enforced, .. } = *action;
         let is_superseded = self.last_final.load(Ordering::SeqCst) > id;
@@ -69,6 +73,7 @@ impl StandingOrders {
             }
             _ => return None,
         };
+        self.refused.store(id, Ordering::SeqCst);
         Some(Outcome { result, ..never_begun(id, detail.into()) })
     }
 }

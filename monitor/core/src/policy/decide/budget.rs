@@ -37,10 +37,13 @@ impl ReliefStanding {
     /// the ledger tells, that does not count.
     pub(super) fn take_back_unbegun(&mut self, step: &Pending, sample: &Sample) {
         let uid = &step.action.target.uid;
-        let is_end = |InForce { action, .. }: &InForce| {
-            action.target.uid == *uid && action.is_enforced && action.step.is_final()
+        let its = self.victims.iter().rev().find(|(_, victim)| victim == uid);
+        let Some(chosen) = its.map(|(at, _)| *at) else { return };
+        let is_end = |InForce { action, since, .. }: &InForce| {
+            let is_its = action.target.uid == *uid && *since >= chosen;
+            is_its && action.is_enforced && action.step.is_final()
         };
-        if step.is_unbegun && !sample.in_force.iter().any(is_end) {
+        if step.is_unbegun && step.action.step.is_final() && !sample.in_force.iter().any(is_end) {
             self.take_back(uid);
         }
     }

@@ -215,14 +215,16 @@ fn after_pending(
         }
         Event::Over => {
             standing.take_back_unbegun(&pending, question.sample);
-            standing.cooling.begin(action, now);
+            if !pending.is_unbegun {
+                standing.cooling.begin(action, now);
+            }
             // What is started again may be ended again.
             let resource = action.reason.threshold.resource();
             let comes_back = matches!(resource, Resource::Memory | Resource::Pids);
             let is_back =
                 || comes_back && action.step.is_final() && pending.is_back(question.sample);
             // So may cache be taken back that is read anew.
-            if action.step == StepKind::Reclaim || is_back() {
+            if action.step == StepKind::Reclaim || pending.is_unbegun || is_back() {
                 standing.try_again(action);
             }
         }

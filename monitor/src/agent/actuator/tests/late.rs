@@ -34,7 +34,7 @@ fn late_tells_once_of_steps_that_were_not_begun() {
     let soon = clock::now().boot.plus(Nanos::SECOND);
     // The first is begun, and takes its time.
     handle.hand_over(&steps(1, soon), clock::now().boot);
-    while !handle.standing.has_taken_up(1) {
+    while !handle.standing.has_begun(1) {
         thread::sleep(Duration::from_millis(10));
     }
     handle.hand_over(&steps(2, soon), clock::now().boot);
