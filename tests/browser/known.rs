@@ -18,7 +18,7 @@ fn altered(browser: &Browser, change: &str) -> (Server, TempDir) {
     keep(&recording(), dir.path());
     let server = Server::going_back("", dir.path());
     browser.run_first(&format!(
-        "window.asked = 0; window.earlier = 0; const ask = window.fetch; \
+        "window.asked = window.looked = window.earlier = 0; const ask = window.fetch; \
          window.fetch = async (...of) => {{ \
              window.asked += /history\\/events.*at=/.test(of[0]); \
              const response = await ask(...of); \
@@ -56,13 +56,21 @@ fn live_page_knows_what_came_before_the_clock_was_set_back() {
 #[test]
 fn live_page_asks_again_for_a_moment_of_which_the_agent_knows_more() {
     let Some(browser) = browser() else { return };
-    let change = "if (name === 'recording') told.knownSince.boot -= window.earlier";
+    let change = "if (name === 'recording') { \
+                      told.knownSince.boot -= window.earlier; \
+                      window.looked += window.earlier !== 0; \
+                  }";
     let (server, _dir) = altered(&browser, change);
     browser.open(&format!("{}#conditions?at=2026-11-22T10:13:40Z", server.url()));
     browser.wait_until("return document.getElementById('link').dataset.link === 'recorded'");
     browser.wait_until("return window.asked > 0");
     thread::sleep(Duration::from_secs(3));
     let asked = browser.run("return window.asked");
+    // Later, as a full ring of events has it with each event.
+    browser.run("window.earlier = -1e9");
+    browser.wait_until("return window.looked > 0");
+    thread::sleep(Duration::from_secs(2));
+    assert_eq!(browser.run("return window.asked"), asked, "the agent knows less");
     browser.run("window.earlier = 1e9");
     browser.wait_until(&format!("return window.asked > {asked}"));
 }

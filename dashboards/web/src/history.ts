@@ -1,6 +1,6 @@
 // What the agent keeps of the last hour and day, asked again while time goes on.
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import type { Cgroups, Condition, History, HistoryEvents, Maybe, Moment, Percent, Recording, Rules, Series, Settings, Snapshot, Span, Trigger } from "./api";
 import { type Film, isFollowing, momentQuery, useFilm, usePast } from "./film";
 import type { Route } from "./route";
@@ -31,10 +31,9 @@ export function useDocument<T>(asked: string, live: number): Answer<T> {
   const of = whole && !isFollowing(whole) ? `past ${asked}` : asked;
   const moment = momentQuery(film);
   const again = film === null ? live : film.recording.isWhole ? 0 : RETRY;
-  // An agent that was started again reads its recording back: then it knows more of the same moment.
-  const known = film?.recording.isLive ? film.recording.knownSince?.boot : undefined;
   const [answer, set] = useState<Answer<T> & { of: string }>({ of, data: null, error: null });
   const path = moment ? `${asked}${asked.includes("?") ? "&" : "?"}${moment}` : asked;
+  const known = useEarliest(path, film?.recording.isLive ? film.recording.knownSince?.boot : undefined);
   useEffect(() => {
     if (isHeld) return set((known) => (known.of === of && known.data ? known : { of, data: null, error: PAUSED }));
     const end = new AbortController();
@@ -63,6 +62,16 @@ export function useDocument<T>(asked: string, live: number): Answer<T> {
     };
   }, [path, again, isHeld, of, known]);
   return answer.of === of ? answer : { data: null, error: null };
+}
+
+/** The earliest time since which the agent knew all while this page asked for `path`. It gets earlier once an
+ * agent that was started again has read its recording back: then it knows more of the same moment. It gets
+ * later with each event that a full ring drops, which changes no answer that has come. */
+function useEarliest(path: string, since: number | undefined): number {
+  const least = useRef({ path, since: Infinity });
+  if (least.current.path !== path) least.current = { path, since: Infinity };
+  least.current.since = Math.min(least.current.since, since ?? Infinity);
+  return least.current.since;
 }
 
 /** The steps that the agent keeps: a second within the last hour, else ten. */
