@@ -1,12 +1,14 @@
 //! `isobar top` on a terminal: how it leaves the terminal, and what it writes to a dumb one.
 
-use std::env::temp_dir;
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::process::{self, Child, ChildStdin, Command, Stdio};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
 
 use crate::cli::made_up_agent;
 use crate::program::isobar;
@@ -21,11 +23,17 @@ struct Terminal {
     keys: ChildStdin,
     written: Receiver<Vec<u8>>,
     seen: String,
+    /// Holds the process id of `TOP`.
+    dir: TempDir,
 }
 
+/// `isobar top`, which the test can signal.
+const TOP: &str = "sh -c 'echo $$ >$PID; exec $TOP'";
+
 impl Terminal {
-    /// `$TOP` in `commands` is `isobar top` that asks this agent.
-    fn run(agent: &str, commands: &str) -> Self {
+    /// `$TOP` in `commands` is `isobar top` that asks this agent. `None` where there is no script(1).
+    fn run(agent: &str, commands: &str) -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
         let top = isobar(&["top", "--agent", agent]);
         let mut script = Command::new("script");
         for (name, value) in top.get_envs() {
@@ -37,8 +45,14 @@ impl Terminal {
         let words = [top.get_program()].into_iter().chain(top.get_args());
         let words = words.map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" ");
         script.args(["-qfc", commands, "/dev/null"]).env("TOP", words).env("SHELL", "/bin/sh");
-        script.env("TERM", "xterm").stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut script = script.spawn().unwrap();
+        script.env("TERM", "xterm").env("PID", dir.path().join("pid"));
+        let mut script = match script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() {
+            Err(why) if why.kind() == ErrorKind::NotFound => {
+                println!("skipped: script is not here");
+                return None;
+            }
+            script => script.unwrap(),
+        };
         let (keys, mut output) = (script.stdin.take().unwrap(), script.stdout.take().unwrap());
         let (to, written) = channel();
         thread::spawn(move || {
@@ -47,15 +61,16 @@ impl Terminal {
                 let _ = to.send(some[..n].to_vec());
             }
         });
-        Self { script, keys, written, seen: String::new() }
+        Some(Self { script, keys, written, seen: String::new(), dir })
     }
 
-    /// Waits for `text` and forgets what came before it.
-    fn until(&mut self, text: &str) {
+    /// Waits for `text`, and tells what came before it since the last call.
+    fn until(&mut self, text: &str) -> String {
         loop {
-            if let Some(at) = self.seen.find(text) {
-                self.seen.drain(..at + text.len());
-                return;
+            if let Some((before, after)) = self.seen.split_once(text) {
+                let (before, after) = (before.to_owned(), after.to_owned());
+                self.seen = after;
+                return before;
             }
             let more = self.written.recv_timeout(Duration::from_secs(20));
             let more = more.unwrap_or_else(|_| panic!("no {text:?} in {:?}", self.seen));
@@ -65,6 +80,20 @@ impl Terminal {
 
     fn press(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// The process of [`TOP`], which has drawn already.
+    fn top(&self) -> Pid {
+        let pid = fs::read_to_string(self.dir.path().join("pid")).unwrap();
+        Pid::from_raw(pid.trim().parse().unwrap()).unwrap()
+    }
+
+    /// Sets the size of the terminal.
+    fn resize(&self, lines: u16, columns: u16) {
+        let terminal = format!("/proc/{}/fd/0", self.top().as_raw_nonzero());
+        let mut stty = Command::new("stty");
+        stty.args(["-F", &terminal, "rows", &lines.to_string(), "cols", &columns.to_string()]);
+        assert!(stty.status().unwrap().success());
     }
 }
 
@@ -82,16 +111,14 @@ const IS_COOKED: &str = "stty -a | grep -q ' icanon.* echo ' && echo coo''ked";
 #[test]
 fn top_gives_the_terminal_back_when_it_ends() {
     let agent = made_up_agent().to_string();
-    for signal in ["TERM", "INT", "HUP", "QUIT"] {
-        let end = format!("(sleep 2; kill -{signal} $(cat $PID))");
-        let run = "sh -c 'echo $$ >$PID; exec $TOP'";
-        let file = temp_dir().join(format!("isobar-{}-{signal}", process::id()));
-        let commands = format!("PID={}; export PID; {end} & {run}; {IS_COOKED}", file.display());
-        let mut terminal = Terminal::run(&agent, &commands);
-        for text in [TAKEN, GIVEN_BACK, "cooked"] {
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
+        let commands = format!("{TOP}; {IS_COOKED}");
+        let Some(mut terminal) = Terminal::run(&agent, &commands) else { return };
+        terminal.until(TAKEN);
+        kill_process(terminal.top(), signal).unwrap();
+        for text in [GIVEN_BACK, "cooked"] {
             terminal.until(text);
         }
-        fs::remove_file(file).unwrap();
     }
 }
 
@@ -99,19 +126,21 @@ fn top_gives_the_terminal_back_when_it_ends() {
 fn top_gives_the_terminal_back_while_it_is_stopped() {
     let agent = made_up_agent().to_string();
     // Of a shell with job control, which goes on when `top` has stopped.
-    let run = format!("set -m; $TOP; {IS_COOKED}; fg");
-    // It stops its own job, by its number.
-    let run_and_stop =
-        format!("set -m; (sleep 2; kill -TSTP $(pgrep -f -x \"$TOP\")) & $TOP; {IS_COOKED}; fg");
-    for (commands, keys) in [(run, "\x1a"), (run_and_stop, "")] {
-        let mut terminal = Terminal::run(&agent, &commands);
+    let commands = format!("set -m; {TOP}; {IS_COOKED}; fg; echo en''ded");
+    for stop in [None, Some(Signal::TSTP)] {
+        let Some(mut terminal) = Terminal::run(&agent, &commands) else { return };
         terminal.until(TAKEN);
-        terminal.press(keys);
-        for text in [GIVEN_BACK, "cooked", TAKEN, "quit"] {
+        match stop {
+            None => terminal.press("\x1a"),
+            Some(signal) => kill_process(terminal.top(), signal).unwrap(),
+        }
+        for text in [GIVEN_BACK, "cooked"] {
             terminal.until(text);
         }
+        let mut after = [TAKEN, "quit"].map(|text| terminal.until(text)).concat();
         terminal.press("q");
-        terminal.until(GIVEN_BACK);
+        after += &terminal.until("ended");
+        assert_eq!(after.matches(GIVEN_BACK).count(), 1, "{stop:?}: {after:?}");
     }
 }
 
@@ -119,8 +148,9 @@ fn top_gives_the_terminal_back_while_it_is_stopped() {
 fn top_follows_a_terminal_that_learns_its_size_later() {
     // script(1) makes a terminal of 0 columns and 0 lines where its own input is none.
     let agent = made_up_agent().to_string();
-    let mut terminal = Terminal::run(&agent, "(sleep 2; stty rows 40 cols 120 </dev/tty) & $TOP");
+    let Some(mut terminal) = Terminal::run(&agent, TOP) else { return };
     terminal.until("\x1b[24;1H");
+    terminal.resize(40, 120);
     terminal.until("\x1b[40;1H");
     terminal.press("q");
     terminal.until(GIVEN_BACK);
@@ -130,8 +160,8 @@ fn top_follows_a_terminal_that_learns_its_size_later() {
 fn top_writes_text_alone_to_a_dumb_terminal() {
     let agent = made_up_agent().to_string();
     for arguments in ["", "-o wide"] {
-        let mut terminal =
-            Terminal::run(&agent, &format!("TERM=dumb; export TERM; $TOP {arguments}"));
+        let commands = format!("TERM=dumb; export TERM; $TOP {arguments}");
+        let Some(mut terminal) = Terminal::run(&agent, &commands) else { return };
         for _ in 0..2 {
             terminal.until("AGGRESSOR");
             assert!(!terminal.seen.contains('\x1b'), "{arguments}: {:?}", terminal.seen);
@@ -142,7 +172,7 @@ fn top_writes_text_alone_to_a_dumb_terminal() {
 #[test]
 fn top_ends_where_the_agent_refuses() {
     let agent = refusing_agent().to_string();
-    let mut terminal = Terminal::run(&agent, "$TOP; echo code $?");
+    let Some(mut terminal) = Terminal::run(&agent, "$TOP; echo code $?") else { return };
     for text in [TAKEN, GIVEN_BACK, "it answers with 403", "code 3"] {
         terminal.until(text);
     }

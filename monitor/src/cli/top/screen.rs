@@ -110,7 +110,11 @@ fn show(
                     stop();
                     retake(terminal)?
                 }
-                Message::GoOn => retake(terminal)?,
+                Message::GoOn => {
+                    // SIGSTOP gave nothing back, and a shell may have changed the terminal since.
+                    ratatui::restore();
+                    retake(terminal)?
+                }
                 Message::Failed(why) => return Err(why),
             };
             if let Event::Size(columns, lines) = event {
@@ -133,23 +137,27 @@ fn show(
 }
 
 /// Gives the terminal back and stops this process, until SIGCONT. By SIGTSTP as it is by default: where no
-/// shell could let the process go on, as below `ssh -t`, the kernel ignores it, but not SIGSTOP.
+/// shell could let the process go on, as below `ssh -t`, the kernel ignores it, but not SIGSTOP. SIGCONT is
+/// as by default, too: caught, it would have the terminal taken a second time.
 fn stop() {
     ratatui::restore();
-    // SAFETY: both actions are valid: one is all zeros, which is `SIG_DFL` without flags, and the kernel
-    // fills the other one before it is read. Neither call can fail for SIGTSTP.
+    // SAFETY: all actions are valid: `usual` is all zeros, which is `SIG_DFL` without flags, and the kernel
+    // fills the others before they are read. No call can fail for these signals.
     unsafe {
-        let mut caught: libc::sigaction = std::mem::zeroed();
         let usual: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(libc::SIGTSTP, &raw const usual, &raw mut caught);
+        let mut caught = [(libc::SIGTSTP, usual), (libc::SIGCONT, usual)];
+        for (signal, action) in &mut caught {
+            libc::sigaction(*signal, &raw const usual, &raw mut *action);
+        }
         libc::raise(libc::SIGTSTP);
-        libc::sigaction(libc::SIGTSTP, &raw const caught, std::ptr::null_mut());
+        for (signal, action) in &caught {
+            libc::sigaction(*signal, &raw const *action, std::ptr::null_mut());
+        }
     }
 }
 
-/// Takes the terminal again, which a shell, or SIGSTOP, may have left in any state. Its size may be another.
+/// Takes the terminal again after it was given back. Its size may be another.
 fn retake(terminal: &mut DefaultTerminal) -> Result<Event> {
-    ratatui::restore();
     *terminal = take().context(CANNOT_DRAW)?;
     let size = terminal.get_frame().area();
     Ok(Event::Size(size.width, size.height))
