@@ -1,7 +1,10 @@
 //! `isobar status --watch` and `isobar top` in a pipe: how they end, and what ends them not.
 
+use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _, copy};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
 use std::sync::mpsc::{Receiver, channel};
@@ -46,7 +49,9 @@ fn interrupted_agent() -> (SocketAddr, Receiver<()>) {
     (here, fourth)
 }
 
-fn hand_on(mut asked: TcpStream, agent: SocketAddr) {
+/// `asked` is a connection of any kind.
+fn hand_on(asked: impl Into<OwnedFd>, agent: SocketAddr) {
+    let mut asked = File::from(asked.into());
     let mut answers = TcpStream::connect(agent).unwrap();
     let (mut client, mut question) = (asked.try_clone().unwrap(), answers.try_clone().unwrap());
     thread::spawn(move || copy(&mut client, &mut question));
@@ -83,13 +88,15 @@ fn watching_ends_where_the_agent_refuses() {
         let stderr = text(&ended.stderr);
         assert_eq!(ended.status.code(), Some(3), "{arguments:?}: {stderr}");
         assert!(stderr.contains("it answers with 403; what listens there"), "{stderr}");
+        assert!(!stderr.contains("was not met within"), "{stderr}");
     }
 }
 
 #[test]
 fn status_wait_waits_for_an_agent_that_starts_later() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let agent = format!("--agent={free}");
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("agent.sock");
+    let agent = format!("--agent=unix:{}", socket.display());
     let ask = |timeout| isobar(&["status", "--wait=cpu", timeout, &agent]);
     let ended = ask("--timeout=1s").output().unwrap();
     let (unmet, stderr) =
@@ -100,7 +107,7 @@ fn status_wait_waits_for_an_agent_that_starts_later() {
     let mut waiting = ask("--timeout=60s");
     let waiting = waiting.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     thread::sleep(Duration::from_secs(2));
-    let listener = TcpListener::bind(free).unwrap();
+    let listener = UnixListener::bind(socket).unwrap();
     let made_up = made_up_agent();
     thread::spawn(move || hand_on(listener.accept().unwrap().0, made_up));
     let ended = waiting.wait_with_output().unwrap();

@@ -166,7 +166,8 @@ impl Eye {
         }
     }
 
-    /// The next view, `pause` after the previous one, as soon as an agent that does not answer has come back.
+    /// The next view, `pause` after the previous one. An agent that does not answer is waited for: that
+    /// it has come back is seen up to 8 s later, or `pause` if that is longer.
     ///
     /// # Errors
     /// If the agent refuses, or has not come back at the time `until`.
@@ -299,10 +300,11 @@ pub(crate) fn is_refusal(why: &Error) -> bool {
 fn refusal(address: &Address, status: u16, json: &[u8]) -> Error {
     let said = serde_json::from_slice::<Value>(json).ok();
     let why = said.as_ref().and_then(|said| said["message"].as_str()).map(harmless);
-    let why = why.map_or_else(
-        || "; what listens there may be another program: name the agent with --agent".into(),
-        |why| format!(": {why}"),
-    );
+    let why = match why {
+        Some(why) => format!(": {why}"),
+        None if status >= 500 => String::new(),
+        None => "; what listens there may be another program: --agent sets the address".into(),
+    };
     let text = format!("cannot ask the agent on {address}: it answers with {status}{why}");
     let may_change = matches!(status, 408 | 429 | 500..);
     if may_change { Error::msg(text) } else { Refused(text).into() }
@@ -357,8 +359,8 @@ mod tests {
             (406, "",                    true,  "406; what"),
             (408, "",                    false, "408; what"),
             (429, "",                    false, "429; what"),
-            (500, "",                    false, "500; what"),
-            (502, "",                    false, "502; what"),
+            (500, "",                    false, "it answers with 500"),
+            (502, "",                    false, "it answers with 502"),
         ];
         for (status, body, is_final, want) in table {
             let why = refusal(&address, status, body.as_bytes());

@@ -38,8 +38,8 @@ pub(crate) struct Args {
     interval: Option<Duration>,
     /// Print the summary once CONDITION has this status: true (default), false or unknown. CONDITION
     /// is cpu, memory or io, which are true where this verb prints PRESSED, or a type of condition,
-    /// such as SystemMemoryContentionPressure or MemoryPressure. Ends with 0, or with 1 if --timeout
-    /// has passed.
+    /// such as SystemMemoryContentionPressure or MemoryPressure. Ends with 0, with 1 if --timeout
+    /// has passed, or with 3 if the agent refuses to answer.
     #[arg(long, value_name = "CONDITION[=STATUS]", conflicts_with_all = ["at", "begin", "end", "recording", "watch"])]
     wait: Option<Wish>,
     /// How long --wait waits.

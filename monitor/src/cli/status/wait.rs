@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use isobar::clock;
 use isobar::record::incident::words::time;
 use isobar_core::model::condition::{ConditionName, Status};
@@ -14,7 +14,7 @@ use isobar_core::policy::assess::thresholds::condition;
 use isobar_core::view::View;
 use isobar_core::view::verdict::{Mood, Resource};
 
-use crate::cli::ask::{Eye, TICK};
+use crate::cli::ask::{Eye, TICK, is_refusal};
 use crate::cli::exit::Misused;
 
 /// What is waited for.
@@ -50,7 +50,9 @@ pub(super) fn run(mut eye: Eye, wish: &Wish, timeout: Duration) -> Result<View> 
     let unmet = || format!("{wish} was not met within {}", time(timeout));
     let mut pause = Duration::ZERO;
     loop {
-        let view = eye.look_after(pause, Some(until)).with_context(unmet)?;
+        let view = eye.look_after(pause, Some(until));
+        // A refusal ends it before the timeout.
+        let view = view.map_err(|why| if is_refusal(&why) { why } else { why.context(unmet()) })?;
         let status = wish.found(&view).ok_or_else(|| Misused(wish.unknown(&view)))?;
         if status == wish.status {
             return Ok(view);
