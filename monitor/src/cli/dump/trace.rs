@@ -11,6 +11,7 @@ use isobar_core::model::condition::Status;
 use isobar_core::model::decision::{Assessment, Decision};
 use isobar_core::model::sample::{Moment, PAUSE};
 use isobar_core::model::snapshot::{Scope, Waited, working_set};
+use isobar_core::model::stall::MemoryCause;
 use isobar_core::model::units::Nanos;
 use isobar_core::policy::explain::relief;
 use isobar_core::view::View;
@@ -24,6 +25,8 @@ type Values = Vec<(&'static str, Option<u64>)>;
 
 /// With more processes than that, those whose cgroups are gone are forgotten.
 const KNOWN: usize = 4_096;
+/// The counter of waits for memory, by cause.
+const MEMORY: &str = "waits for memory (ms)";
 /// The process of the node: no cgroup has this id.
 const NODE: CgroupId = CgroupId(0);
 
@@ -187,8 +190,7 @@ impl<'a, W: Write> Trace<'a, W> {
     fn scope(&mut self, id: CgroupId, scope: &Scope, at: Nanos) -> Result<()> {
         let millis = |waited: Option<Waited>| waited.map(|waited| waited.now.0 / 1_000_000);
         let cpu = scope.cpu.as_ref();
-        let causes = scope.memory.iter().flat_map(|memory| &memory.causes);
-        let memory = causes.map(|(cause, wait)| (cause.name(), Some(wait.union.now.0 / 1_000_000)));
+        let memory = self.memory(id, scope);
         #[rustfmt::skip]
         let counters: [(&str, Values); 5] = [
             ("waits for a CPU (ms)", vec![
@@ -196,7 +198,7 @@ impl<'a, W: Write> Trace<'a, W> {
                 ("own quota", millis(cpu.and_then(|cpu| cpu.throttled_own))),
                 ("quota above", millis(cpu.and_then(|cpu| cpu.throttled_ancestor))),
             ]),
-            ("waits for memory (ms)", memory.collect()),
+            (MEMORY, memory),
             ("waits for IO (ms)", vec![("io", millis(scope.io_wait))]),
             ("CPU (thousandths)", vec![("used", scope.cpu_usage.map(|cpu| cpu.0))]),
             ("memory (MiB)", vec![
@@ -207,6 +209,18 @@ impl<'a, W: Write> Trace<'a, W> {
             self.counter(id, scope, at, counter, &values)?;
         }
         Ok(())
+    }
+
+    /// Where waits for memory are measured, a cause that never occurred is missing: it is 0.
+    fn memory(&self, id: CgroupId, scope: &Scope) -> Values {
+        let value = |cause: MemoryCause| {
+            let name = cause.name();
+            let Some(memory) = &scope.memory else { return Some((name, None)) };
+            let millis = memory.causes.get(&cause).map(|wait| wait.union.now.0 / 1_000_000);
+            let was_shown = self.shown.contains_key(&(id, MEMORY, name));
+            millis.or(was_shown.then_some(0)).map(|millis| (name, Some(millis)))
+        };
+        MemoryCause::ALL.into_iter().filter_map(value).collect()
     }
 
     /// Nothing is written while a counter stays 0: most cgroups wait for nothing most of the time.
@@ -282,96 +296,4 @@ impl<'a, W: Write> Trace<'a, W> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use isobar_core::model::decision::NodePressure;
-    use isobar_core::model::units::MilliCpu;
-
-    /// What a trace says of these ticks: the second, its sort, and the CPU that a pod used.
-    fn told(ticks: &[(u64, Option<u64>, bool)]) -> Vec<(u64, String, Option<u64>)> {
-        let mut out = Vec::new();
-        let mut trace = Trace::new(&mut out);
-        for (second, used, is_pressed) in ticks {
-            let at = Nanos(second * Nanos::SECOND.0);
-            let mut view = View::default();
-            view.snapshot.at = Moment { boot: at, wall: at };
-            let pod = |used| Scope { cpu_usage: Some(MilliCpu(used)), ..Scope::default() };
-            view.snapshot.scopes = used.iter().map(|used| (CgroupId(7), pod(*used))).collect();
-            let pressed = is_pressed.then_some(NodePressure::MemoryPressure);
-            view.decision.assessment.node_pressure = pressed.into_iter().collect();
-            trace.tick(&view).unwrap();
-        }
-        trace.end().unwrap();
-        let trace: Value = serde_json::from_slice(&out).unwrap();
-        let events = trace["traceEvents"].as_array().unwrap().iter();
-        let events = events.filter(|event| event["ph"] != "M").map(|event| {
-            let second = event["ts"].as_u64().unwrap() / 1_000_000;
-            (second, event["ph"].as_str().unwrap().to_owned(), event["args"]["used"].as_u64())
-        });
-        events.collect()
-    }
-
-    #[test]
-    fn counter_ends_where_it_is_measured_no_more() {
-        let (mut out, pod) = (Vec::new(), Scope::default());
-        let mut trace = Trace::new(&mut out);
-        #[rustfmt::skip]
-        let ticks = [
-            // what was measured of two values
-            [Some(5), Some(6)],
-            [Some(7), None],
-            [None,    None],
-            [None,    None],
-            [None,    Some(1)],
-        ];
-        for (at, [a, b]) in (0..).zip(ticks) {
-            let values = [("a", a), ("b", b)];
-            trace.at.wall = Nanos(at * 1_000);
-            trace.counter(CgroupId(7), &pod, trace.at.wall, "c", &values).unwrap();
-        }
-        trace.end().unwrap();
-        let trace: Value = serde_json::from_slice(&out).unwrap();
-        let events = trace["traceEvents"].as_array().unwrap().iter();
-        let of =
-            |phase: &str| events.clone().filter(|event| event["ph"] == phase).collect::<Vec<_>>();
-        let counters: Vec<_> = of("C").into_iter().map(|event| &event["args"]).collect();
-        let want = [
-            json!({"a": 5, "b": 6}),
-            json!({"a": 7, "b": 0}),
-            json!({"a": 0, "b": 0}),
-            json!({"b": 1}),
-        ];
-        assert_eq!(counters, want.iter().collect::<Vec<_>>());
-        let spans = ["b", "e"].map(|phase| {
-            let span = |event: &Value| {
-                (event["args"]["value"].as_str().unwrap().to_owned(), event["ts"].as_u64().unwrap())
-            };
-            of(phase).into_iter().map(span).collect::<Vec<_>>()
-        });
-        let span = |value: &str, at| (value.to_owned(), at);
-        assert_eq!(spans[0], [span("b", 1), span("a", 2)]);
-        assert_eq!(spans[1], [span("b", 4), span("a", 4)], "the last ends with the trace");
-        let ids: BTreeSet<_> = of("b").iter().map(|event| event["id"].as_str().unwrap()).collect();
-        assert_eq!(ids.len(), 2, "each is a lane of its own");
-    }
-
-    #[test]
-    fn trace_shows_nothing_longer_than_it_is_known() {
-        type Row<'a> = (&'a [(u64, Option<u64>, bool)], &'a [(u64, &'a str, Option<u64>)]);
-        #[rustfmt::skip]
-        let table: [Row<'_>; 6] = [
-            // second, CPU of a pod, whether memory is pressed; second, sort and value of events
-            (&[(1, Some(5), false), (2, Some(6), false)], &[(1, "C", Some(5)), (2, "C", Some(6))]),
-            (&[(1, Some(5), false), (2, None, false), (3, None, false)], &[(1, "C", Some(5)), (2, "C", Some(0))]), // the pod is gone
-            (&[(1, Some(0), false), (2, None, false)],    &[]),
-            (&[(1, Some(5), false), (2, Some(6), false), (13, Some(7), false)], &[(1, "C", Some(5)), (2, "C", Some(6)), (3, "C", Some(0)), (3, "b", None), (13, "e", None), (13, "C", Some(7))]), // a pause
-            (&[(1, None, true), (11, None, true)],        &[(1, "b", None), (11, "e", None)]),
-            (&[(1, None, true), (2, None, true), (13, None, true)], &[(1, "b", None), (2, "e", None), (3, "b", None), (13, "e", None), (13, "b", None), (13, "e", None)]), // a pause
-        ];
-        for (ticks, want) in table {
-            let want: Vec<_> =
-                want.iter().map(|(at, sort, n)| (*at, (*sort).to_owned(), *n)).collect();
-            assert_eq!(told(ticks), want, "{ticks:?}");
-        }
-    }
-}
+mod tests;
