@@ -1,7 +1,7 @@
 //! Directories for root alone: files that only root may read, write or lock, each written whole.
 //! A lock that others may take would keep the next agent out, and a file that others may write
-//! would have it undo what it never did. Nothing is flushed to a disk: what these files are about
-//! does not outlive the kernel.
+//! would have it undo what it never did. Most are not flushed to a disk: what they are about does not
+//! outlive the kernel.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read as _, Write as _};
@@ -51,12 +51,28 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 /// # Errors
 /// If the directory cannot be made, or the file cannot be written.
 pub fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+    put(path, text, |_| Ok(()))
+}
+
+/// The same for a file that is read after a power loss: it is on the disk when this returns.
+///
+/// # Errors
+/// As those of [`replace`], or if it cannot be flushed.
+pub fn replace_flushed(path: &Path, text: &[u8]) -> io::Result<()> {
+    put(path, text, File::sync_all)
+}
+
+fn put(path: &Path, text: &[u8], flush: impl Fn(&File) -> io::Result<()>) -> io::Result<()> {
     make(path.parent().unwrap_or(Path::new("/")))?;
     // Two agents may keep averages in one directory.
     let beside = path.with_extension(format!("json.new-{}", std::process::id()));
     let mut options = open_for_root();
-    options.write(true).create(true).truncate(true).open(&beside)?.write_all(text)?;
-    fs::rename(&beside, path)
+    let mut file = options.write(true).create(true).truncate(true).open(&beside)?;
+    file.write_all(text)?;
+    // Before, so that a power loss leaves the old file or the new one; after, so that it leaves the new one.
+    flush(&file)?;
+    fs::rename(&beside, path)?;
+    flush(&file)
 }
 
 /// Opens a lock file and takes the lock at once, until the file is closed.

@@ -37,7 +37,7 @@ impl Boots {
 
     pub(super) fn write(&self, dir: &Path) -> Result<(), ShelfError> {
         let text = serde_json::to_vec(self).expect("numbers and texts");
-        state::replace(&file(dir), &text)
+        state::replace_flushed(&file(dir), &text)
             .map_err(|source| ShelfError::Io { path: file(dir), source })
     }
 

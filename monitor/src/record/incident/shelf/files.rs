@@ -99,8 +99,7 @@ pub(super) fn write(dir: &Path, incident: &Incident) -> Result<(), ShelfError> {
     if text.len() as u64 > DOCUMENT {
         return Err(ShelfError::TooLong { name: incident.name.clone() });
     }
-    let written = state::replace(&path, &text).and_then(|()| File::open(&path)?.sync_all());
-    written.map_err(|source| ShelfError::Io { path, source })
+    state::replace_flushed(&path, &text).map_err(|source| ShelfError::Io { path, source })
 }
 
 /// False if there was nothing.
