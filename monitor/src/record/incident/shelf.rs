@@ -17,6 +17,7 @@ use self::files::{DOCUMENT, delete, read, recording, write};
 use super::boots::Boots;
 use super::retention::{Ages, Retention};
 use super::{Incident, State, is_name};
+use crate::causes::chain;
 use crate::record::segments::path_of;
 use crate::state;
 use isobar_core::model::quantity::Quantity;
@@ -291,10 +292,11 @@ impl Shelf {
     }
 
     /// Removes what is too much, too old or too many, `now` in the boot `boot_id`; open incidents stay.
-    /// Notes in the directory how long the node was up: by that incidents age.
+    /// Notes in the directory how long the node was up: by that incidents age. Where that cannot be read,
+    /// it is left as it is, and the time of earlier boots does not count.
     ///
     /// # Errors
-    /// If one cannot be removed, or that not be noted.
+    /// If one cannot be removed.
     pub fn prune(&self, boot_id: &str, now: Moment) -> Result<(), ShelfError> {
         let ages = |boots: Boots| Ages { boots: boots.at(boot_id, now.boot), wall: now.wall };
         let kept = self.lock().values().map(|(one, _)| one.clone()).collect();
@@ -302,11 +304,24 @@ impl Shelf {
             self.lock().remove(&one.name);
         }
         let Some(dir) = self.dir.get().filter(|dir| dir.is_dir()) else { return Ok(()) };
-        let ages = ages(Boots::read(dir)?);
+        let noted = Boots::read(dir).inspect_err(|why| {
+            tracing::warn!(
+                "cannot read how long the node was up, by which incidents age: {}",
+                chain(why)
+            );
+        });
+        let is_read = noted.is_ok();
+        let ages = ages(noted.unwrap_or_default());
         for one in Retention::USUAL.beyond(files::all(dir, files::bare)?, &ages) {
             delete(dir, &one.name)?;
         }
-        ages.boots.write(dir)
+        if is_read && let Err(why) = ages.boots.write(dir) {
+            tracing::warn!(
+                "cannot note how long the node was up, by which incidents age: {}",
+                chain(&why)
+            );
+        }
+        Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {

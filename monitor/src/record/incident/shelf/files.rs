@@ -117,6 +117,8 @@ pub(super) fn delete(dir: &Path, name: &str) -> Result<bool, ShelfError> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use rustix::fs::{Timespec, Timestamps, futimens};
 
     use super::*;
@@ -124,7 +126,18 @@ mod tests {
 
     #[test]
     fn prune_removes_ticks_whose_document_cannot_be_read() {
+        for are_boots_lost in [false, true] {
+            prune_leaves_the_newest(are_boots_lost);
+        }
+    }
+
+    fn prune_leaves_the_newest(are_boots_lost: bool) {
         let dir = tempfile::tempdir().unwrap();
+        let (boots, elsewhere) = (dir.path().join("boots.json"), dir.path().join("elsewhere"));
+        if are_boots_lost {
+            // No link is followed.
+            symlink(&elsewhere, &boots).unwrap();
+        }
         for day in 1..=4 {
             let name = format!("2026-{day}");
             // Longer than it is: no byte of it is written.
@@ -145,7 +158,8 @@ mod tests {
             let name = format!("2026-{day}");
             [recording(dir.path(), &name), document(dir.path(), &name)].map(|path| path.exists())
         });
-        assert_eq!(left, [[false; 2], [false; 2], [true; 2], [true; 2]]);
+        assert_eq!(left, [[false; 2], [false; 2], [true; 2], [true; 2]], "{are_boots_lost}");
+        assert_eq!(boots.is_symlink(), are_boots_lost, "what cannot be read is left as it is");
     }
 
     #[test]
