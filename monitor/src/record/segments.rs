@@ -3,10 +3,10 @@
 //! deleted.
 
 mod bounds;
+mod names;
 mod old;
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd as _;
@@ -18,6 +18,8 @@ use rustix::fs::{MemfdFlags, memfd_create, statvfs};
 
 use self::bounds::Disk;
 pub use self::bounds::{Bounds, TooSmall};
+pub(super) use self::names::existing;
+use self::names::{dir_of, paths, segment, thinner};
 use self::old::{Found, Old, Since, aged};
 use super::index::{self, Begun};
 use super::thin::thin;
@@ -166,46 +168,6 @@ impl Write for Segment {
     }
 }
 
-/// The segments of the recording at `path` that exist, oldest first.
-pub(super) fn existing(path: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
-    let Some(name) = path.file_name() else { return Ok(Vec::new()) };
-    let mut all = Vec::new();
-    for entry in fs::read_dir(dir_of(path))? {
-        let file = entry?.file_name();
-        if let Some(n) = number(&file, name) {
-            all.push((n, segment(path, n)));
-        }
-    }
-    all.sort_unstable();
-    Ok(all)
-}
-
-fn dir_of(path: &Path) -> &Path {
-    path.parent().filter(|dir| *dir != Path::new("")).unwrap_or(Path::new("."))
-}
-
-fn paths(path: &Path) -> io::Result<Vec<PathBuf>> {
-    Ok(existing(path)?.into_iter().map(|(_, path)| path).collect())
-}
-
-/// `FILE` is 0, `FILE.7` is 7; `None` for any other name.
-fn number(file: &OsStr, name: &OsStr) -> Option<u64> {
-    if file == name {
-        return Some(0);
-    }
-    let rest = file.as_encoded_bytes().strip_prefix(name.as_encoded_bytes())?;
-    let digits = std::str::from_utf8(rest.strip_prefix(b".")?).ok()?;
-    let is_plain = digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with('0');
-    is_plain.then(|| digits.parse().ok()).flatten()
-}
-
-fn segment(path: &Path, n: u64) -> PathBuf {
-    match n {
-        0 => path.into(),
-        n => beside(path, &format!(".{n}")),
-    }
-}
-
 /// Which segment is deleted where the oldest one that is whole cannot be thinned. On a disk that is
 /// full it is the `first` of all: it leaves room for what is kept of that one.
 fn instead_of_thin(why: &io::Error, first: u64, whole: u64) -> u64 {
@@ -213,17 +175,6 @@ fn instead_of_thin(why: &io::Error, first: u64, whole: u64) -> u64 {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => first,
         _ => whole,
     }
-}
-
-/// What is to take the place of a segment, while it is written.
-fn thinner(path: &Path) -> PathBuf {
-    beside(path, ".thinner")
-}
-
-fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(ending);
-    name.into()
 }
 
 impl Segments {
