@@ -141,6 +141,8 @@ pub(super) struct Segments {
     /// Files with a segment's name that no recording begins in.
     damaged: Vec<PathBuf>,
     next: u64,
+    /// When the last one began, by the time since the boot.
+    begun: Nanos,
     /// When the first one began, until room was made for it.
     owes: Option<Moment>,
     /// One was thinned or deleted.
@@ -214,8 +216,8 @@ impl Segments {
         }
         let (ring, most) = (Ring::Files(path.into()), bounds.size.0);
         let old = aged(found, boot_id);
-        let (damaged, owes, has_lost) = (foreign, None, false);
-        Ok(Ok(Self { ring, bounds, most, old, damaged, next, owes, has_lost }))
+        let (damaged, begun, owes, has_lost) = (foreign, Nanos(0), None, false);
+        Ok(Ok(Self { ring, bounds, most, old, damaged, next, begun, owes, has_lost }))
     }
 
     /// Warns of files that have a segment's name and are damaged.
@@ -232,8 +234,8 @@ impl Segments {
     /// None yet, in memory, after the files at `before`.
     pub(super) fn in_memory(before: Option<&Path>, bounds: Bounds) -> Self {
         let (ring, most) = (Ring::in_memory(before), bounds.size.0);
-        let (old, damaged, next, owes, has_lost) = Default::default();
-        Self { ring, bounds, most, old, damaged, next, owes, has_lost }
+        let (old, damaged, next, begun, owes, has_lost) = Default::default();
+        Self { ring, bounds, most, old, damaged, next, begun, owes, has_lost }
     }
 
     /// Copies the segments of another recording behind those that exist.
@@ -256,8 +258,8 @@ impl Segments {
         let unbounded = Bounds { size: Bytes(u64::MAX), age: Nanos(u64::MAX) };
         let ring = Ring::One(Arc::new(file));
         let most = u64::MAX;
-        let (old, damaged, next, owes, has_lost) = Default::default();
-        Self { ring, bounds: unbounded, most, old, damaged, next, owes, has_lost }
+        let (old, damaged, next, begun, owes, has_lost) = Default::default();
+        Self { ring, bounds: unbounded, most, old, damaged, next, begun, owes, has_lost }
     }
 
     pub(super) fn ring(&self) -> &Ring {
@@ -267,7 +269,7 @@ impl Segments {
     /// Begins a segment after `before`, and makes room for all of it. For the first one
     /// [`Self::make_room`] does: an agent that starts waits for no slow disk.
     pub(super) fn begin(&mut self, before: Option<Segment>, at: Moment) -> io::Result<Segment> {
-        self.owes = Some(at);
+        (self.begun, self.owes) = (at.boot, Some(at));
         let n = self.next;
         let file = self.ring.make(n)?;
         self.next = n.saturating_add(1);
@@ -321,7 +323,8 @@ impl Segments {
     /// Since when the recording has every tick, by the time since the boot; `None` if it has lost none of
     /// this boot.
     pub(super) fn whole_since(&self) -> Option<Nanos> {
-        match self.old.values().find(|old| !old.is_thin)?.begun {
+        let whole = self.old.values().find(|old| !old.is_thin);
+        match whole.map_or(Since::Boot(self.begun), |old| old.begun) {
             Since::Boot(begun) if self.has_lost => Some(begun),
             Since::Boot(_) | Since::Before(_) => None,
         }

@@ -121,5 +121,7 @@ fn open_goes_on_after_a_damaged_segment_beside_others() {
         assert_eq!(n, files.len() + 1, "an agent that starts waits for no slow disk");
         opened.make_room().unwrap();
         assert_eq!(existing(&dir.path().join("r")).unwrap().len(), n_damaged + 1, "{names:?}");
+        let whole = (files.len() > n_damaged).then_some(now.boot);
+        assert_eq!(opened.whole_since(), whole, "only the last one is left: {names:?}");
     }
 }
