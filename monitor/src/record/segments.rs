@@ -248,6 +248,8 @@ impl Segments {
             let (n, mut to) = (self.next, self.ring.make(self.next)?);
             self.next = n.saturating_add(1);
             let size = io::copy(&mut from, &mut to)?;
+            // What it was copied from is freed, and a power loss may be what it tells of.
+            to.sync_data()?;
             self.old.insert(n, Old::new(size, Since::Boot(begun.boot)));
         }
         Ok(())
