@@ -65,6 +65,9 @@ struct Reading {
     at: Nanos,
     /// In use: of the node `MemTotal` - `MemAvailable`, of pods what is no page cache; plus swap.
     demand: Bytes,
+    /// The same of pods with page cache in use, which counts while it is read back as fast as it is dropped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    with_active: Option<Bytes>,
     reclaim: Option<Reclaim>,
 }
 
@@ -73,6 +76,8 @@ struct Reading {
 struct Room {
     free: Bytes,
     cache: Bytes,
+    /// Of that cache, what cannot be freed while it is read back as fast as it is dropped.
+    active: Bytes,
     /// Whether poor reclaim efficiency reduces the cache that counts.
     in_vain_counts: bool,
 }
@@ -138,11 +143,12 @@ fn read_node(sample: &Sample, at: Nanos) -> Option<(Reading, Option<Room>)> {
     let free = Bytes(memory.free.0.min(memory.available.0));
     let cache = Bytes(memory.available.0.saturating_sub(free.0));
     let demand = memory.in_use();
-    let reading = Reading { at, demand, reclaim: sample.node.reclaim };
-    Some((reading, Some(Room { free, cache, in_vain_counts: true })))
+    let reading = Reading { at, demand, with_active: None, reclaim: sample.node.reclaim };
+    let active = Bytes(0);
+    Some((reading, Some(Room { free, cache, active, in_vain_counts: true })))
 }
 
-/// kubepods: the limit less its usage, and its page cache, also what is in use of it, as `MemAvailable`
+/// kubepods: the limit less its usage, and its page cache, also what is active of it, as `MemAvailable`
 /// counts it. With it most nodes are full.
 ///
 /// Its reclaim counters include reclaim at each pod's own limit, which is mostly in vain and tells
@@ -151,19 +157,22 @@ fn read_pods(kubepods: &Scope, at: Nanos) -> Option<(Reading, Option<Room>)> {
     let files = kubepods.files.as_ref()?;
     let memory = files.memory;
     let (current, cache) = (memory.current?, takers::cache(files)?);
+    let active = memory.stat.map(|stat| stat.active_file).unwrap_or_default();
     let used = current.0.saturating_sub(cache.0);
     let room = memory.max.and_then(Limit::at).map(|max| Room {
         free: Bytes(max.saturating_sub(current.0)),
         cache: Bytes(current.0 - used),
+        active,
         in_vain_counts: kubepods.shortage.is_some_and(|union| union.avg10 > Percent(0)),
     });
     let demand = Bytes(used.saturating_add(takers::swapped(files).0));
+    let with_active = Some(Bytes(demand.0.saturating_add(active.0)));
     let reclaim = memory.stat.map(|stat| Reclaim {
         scanned: stat.pgscan,
         reclaimed: stat.pgsteal,
         refaults: stat.workingset_refault_anon.saturating_add(stat.workingset_refault_file),
     });
-    Some((Reading { at, demand, reclaim }, room))
+    Some((Reading { at, demand, with_active, reclaim }, room))
 }
 
 /// Adds a reading. The last is the newest, the first the oldest of the window.
@@ -198,9 +207,17 @@ fn outlook(
     let reclaim = then.reclaim.zip(now.reclaim).filter(|_| is_long);
     let efficiency = reclaim.and_then(|(then, now)| efficiency(then, now));
     let refaults = reclaim.map(|(then, now)| refaults(then, now, over));
-    let readings = ring.iter().rev().map(|reading| (reading.at, reading.demand.0));
+    let is_read_back = refaults.is_some_and(|refaults| refaults >= THRASH);
+    let in_use = |reading: &Reading| match reading.with_active.filter(|_| is_read_back) {
+        Some(with_active) => with_active.0,
+        None => reading.demand.0,
+    };
+    let readings = ring.iter().rev().map(|reading| (reading.at, in_use(reading)));
     let growth = takers::rate(readings).map(|rate| u64::try_from(rate).unwrap_or(0));
-    let left = room.map(|room| left(room, efficiency));
+    let left = room.map(|room| {
+        let kept = if is_read_back { room.active.0 } else { 0 };
+        left(Room { cache: Bytes(room.cache.0.saturating_sub(kept)), ..room }, efficiency)
+    });
     let lasts = left.zip(growth).and_then(|(left, growth)| lasts(left.0, growth, limited));
     Outlook { scope, left, growth: growth.map(Bytes), lasts, efficiency, refaults }
 }

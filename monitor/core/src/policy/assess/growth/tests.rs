@@ -160,26 +160,29 @@ fn pods(limit: Option<Limit>, current: u64, inactive: u64, active: u64) -> Scope
 #[test]
 fn growth_of_kubepods() {
     type Course = fn(u64) -> (u64, u64, u64);
-    type Row = (&'static str, Option<Limit>, Course, Option<u64>, u64, Option<u64>);
+    type Row = (&'static str, Option<Limit>, Course, u64, Option<u64>, u64, Option<u64>);
     let at = Some(Limit::At(1_000 * MIB));
     #[rustfmt::skip]
     let table: &[Row] = &[
-        // what, limit, current, inactive and active cache at a second; left, growth, lasts at second 10
-        ("leak",          at,               |t| (800 + 10 * t, 0, 0),          Some(100), 10, Some(10)),
-        ("cache filled",  at,               |t| (800 + 20 * t, 20 * t, 0),     Some(200), 0,  None),
-        ("cache used",    at,               |t| (1_000, 400 - 20 * t, 20 * t), Some(400), 0,  None),
-        ("full of cache", at,               |_| (1_000, 600, 0),               Some(600), 0,  None),
-        ("no limit",      Some(Limit::Max), |t| (800 + 10 * t, 0, 0),          None,      10, None),
-        ("limit unread",  None,             |t| (800 + 10 * t, 0, 0),          None,      10, None),
+        // what, limit, current, inactive and active cache at a second, refaults a second; left, growth, lasts at second 10
+        ("leak",          at,               |t| (800 + 10 * t, 0, 0),          0,     Some(100), 10, Some(10)),
+        ("cache filled",  at,               |t| (800 + 20 * t, 20 * t, 0),     0,     Some(200), 0,  None),
+        ("cache used",    at,               |t| (1_000, 400 - 20 * t, 20 * t), 0,     Some(400), 0,  None),
+        ("read back",     at,               |t| (1_000, 400 - 20 * t, 20 * t), 2_000, Some(200), 20, Some(10)),
+        ("full of cache", at,               |_| (1_000, 600, 0),               0,     Some(600), 0,  None),
+        ("no limit",      Some(Limit::Max), |t| (800 + 10 * t, 0, 0),          0,     None,      10, None),
+        ("limit unread",  None,             |t| (800 + 10 * t, 0, 0),          0,     None,      10, None),
     ];
-    for (what, limit, course, left, growth, lasts) in table {
+    for (what, limit, course, refaults, left, growth, lasts) in table {
         let mut standing = GrowthStanding::default();
         let mut got = Vec::new();
         for t in 0..=10 {
             let (current, inactive, active) = course(t);
             let mut sample = Sample::default();
             sample.at.boot = seconds(t);
-            let kubepods = pods(*limit, current, inactive, active);
+            let mut kubepods = pods(*limit, current, inactive, active);
+            let files = Arc::make_mut(kubepods.files.as_mut().unwrap());
+            files.memory.stat.as_mut().unwrap().workingset_refault_file = refaults * t;
             got = outlooks(
                 &sample,
                 Some((CgroupId(2), &kubepods)),
