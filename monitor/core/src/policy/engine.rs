@@ -167,7 +167,7 @@ impl Engine {
         standing.takers.update(before, &sample, &parties);
         let takers = &standing.takers;
         let kubepods = scope::kubepods(&snapshot);
-        let limited = takers.limited(before, &snapshot, kubepods.map(|(_, pods)| pods));
+        let limited = takers.limited(&snapshot, kubepods.map(|(_, pods)| pods));
         let kubepods = kubepods.map(|(id, _)| id);
         let (mut assessment, others) =
             assess(settings, &sample, &snapshot, limited, &mut standing.assess);

@@ -172,7 +172,7 @@ impl TakerStanding {
         self.heirs.update(now, |id| parties.contains_key(&id), new.into_iter(), named);
     }
 
-    /// Takes note of which memory and which disks are short at the last sample.
+    /// Takes note of which memory is short at the last sample.
     pub(crate) fn note_short(&mut self, met: &[Met]) {
         self.fills.note_short(met);
         let Some(last) = self.slots.back_mut() else { return };
@@ -281,13 +281,8 @@ impl TakerStanding {
     }
 
     /// Parties that grow and have a limit of their own: how fast, and how much room is left.
-    pub(crate) fn limited(
-        &self,
-        before: Option<&Sample>,
-        snapshot: &Snapshot,
-        pods: Option<&Scope>,
-    ) -> Limited {
-        let (rooms, mut limited) = (Rooms::of(before, snapshot), Limited::default());
+    pub(crate) fn limited(&self, snapshot: &Snapshot, pods: Option<&Scope>) -> Limited {
+        let (rooms, mut limited) = (Rooms::of(snapshot), Limited::default());
         for (id, readings) in &self.parties {
             let rate = self.rate(readings).and_then(|rate| u64::try_from(rate).ok());
             let Some(rate) = rate.filter(|rate| *rate > 0) else { continue };

@@ -304,8 +304,7 @@ fn room_is_the_nearest_limit_of_its_own() {
         sample.cgroups = (1..).map(CgroupId).zip(groups).collect();
         let snapshot = Snapshot::between(None, &sample, &mut Averages::new(1));
         let pod = CgroupId(3);
-        let got =
-            Rooms::of(None, &snapshot).left(pod, &snapshot.scopes[&pod]).map(|bytes| bytes / MIB);
+        let got = Rooms::of(&snapshot).left(pod, &snapshot.scopes[&pod]).map(|bytes| bytes / MIB);
         assert_eq!(got, want, "{pods} {container}");
     }
 }
@@ -341,8 +340,7 @@ fn room_ends_as_the_kubelet_means_memory_high_and_swap() {
         sample.cgroups = [(CgroupId(3), pod.into()), (CgroupId(4), container.into())].into();
         let snapshot = Snapshot::between(None, &sample, &mut Averages::new(1));
         let pod = CgroupId(3);
-        let got =
-            Rooms::of(None, &snapshot).left(pod, &snapshot.scopes[&pod]).map(|bytes| bytes / MIB);
+        let got = Rooms::of(&snapshot).left(pod, &snapshot.scopes[&pod]).map(|bytes| bytes / MIB);
         assert_eq!(got, want, "{max:?} {high:?} {swap_max:?} {free}");
     }
 }
