@@ -54,7 +54,7 @@ pub fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     put(path, text, |_| Ok(()))
 }
 
-/// The same for a file that is read after a power loss: it is on the disk when this returns.
+/// The same for a file that is read after a power loss: its text is flushed to the disk.
 ///
 /// # Errors
 /// As those of [`replace`], or if it cannot be flushed.

@@ -174,8 +174,8 @@ impl TakerStanding {
 
     /// Takes note of which memory is short at the last sample.
     pub(crate) fn note_short(&mut self, met: &[Met]) {
-        self.fills.note_short(met);
         let Some(last) = self.slots.back_mut() else { return };
+        self.fills.note_short(met, last.at);
         for Met { threshold, .. } in met {
             if threshold.resource() == Resource::Memory && matches!(threshold, Trigger::Eviction(_))
             {

@@ -208,9 +208,11 @@ fn outlook(
     let efficiency = reclaim.and_then(|(then, now)| efficiency(then, now));
     let refaults = reclaim.map(|(then, now)| refaults(then, now, over));
     let is_read_back = refaults.is_some_and(|refaults| refaults >= THRASH);
-    let in_use = |reading: &Reading| match reading.with_active.filter(|_| is_read_back) {
-        Some(with_active) => with_active.0,
-        None => reading.demand.0,
+    // Readings of before it was kept do not tell.
+    let is_known = ring.iter().all(|reading| reading.with_active.is_some());
+    let in_use = |reading: &Reading| {
+        let with_active = reading.with_active.filter(|_| is_read_back && is_known);
+        with_active.unwrap_or(reading.demand).0
     };
     let readings = ring.iter().rev().map(|reading| (reading.at, in_use(reading)));
     let growth = takers::rate(readings).map(|rate| u64::try_from(rate).unwrap_or(0));

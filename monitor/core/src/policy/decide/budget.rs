@@ -34,18 +34,21 @@ impl ReliefStanding {
     }
 
     /// This step was not begun, and is not ordered again: where no other end of its target was begun, as
-    /// the ledger tells, that does not count.
-    pub(super) fn take_back_unbegun(&mut self, step: &Pending, sample: &Sample) {
+    /// the ledger tells, that does not count. Whether nothing was begun.
+    pub(super) fn take_back_unbegun(&mut self, step: &Pending, sample: &Sample) -> bool {
         let uid = &step.action.target.uid;
         let its = self.victims.iter().rev().find(|(_, victim)| victim == uid);
-        let Some(chosen) = its.map(|(at, _)| *at) else { return };
+        let chosen = its.map(|(at, _)| *at).unwrap_or_default();
         let is_end = |InForce { action, since, .. }: &InForce| {
             let is_its = action.target.uid == *uid && *since >= chosen;
             is_its && action.is_enforced && action.step.is_final()
         };
-        if step.is_unbegun && step.action.step.is_final() && !sample.in_force.iter().any(is_end) {
+        let is_final = step.action.step.is_final();
+        let is_none = step.is_unbegun && !(is_final && sample.in_force.iter().any(is_end));
+        if is_none && is_final {
             self.take_back(uid);
         }
+        is_none
     }
 
     /// When there is room again; `None` if there is. Where memory `presses`, its own victims alone count.

@@ -214,8 +214,8 @@ fn after_pending(
             }
         }
         Event::Over => {
-            standing.take_back_unbegun(&pending, question.sample);
-            if !pending.is_unbegun {
+            let was_nothing = standing.take_back_unbegun(&pending, question.sample);
+            if !was_nothing {
                 standing.cooling.begin(action, now);
             }
             // What is started again may be ended again.
@@ -224,7 +224,7 @@ fn after_pending(
             let is_back =
                 || comes_back && action.step.is_final() && pending.is_back(question.sample);
             // So may cache be taken back that is read anew.
-            if action.step == StepKind::Reclaim || pending.is_unbegun || is_back() {
+            if action.step == StepKind::Reclaim || was_nothing || is_back() {
                 standing.try_again(action);
             }
         }

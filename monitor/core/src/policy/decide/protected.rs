@@ -14,11 +14,12 @@ pub(super) fn is_protected(target: &Target, question: &Question<'_>) -> bool {
     target.cgroups().any(|(id, _)| question.protected.contains(&id))
 }
 
-/// Waits no longer for a squeeze or a reclaim of what is protected now. For an end it still does: the
-/// actuator follows it, and a second victim would die for the same memory.
+/// Waits no longer for a squeeze or a reclaim of what is protected now, nor for what is only observed. For
+/// an end it still does: the actuator follows it, and a second victim would die for the same memory.
 pub(super) fn drop_protected(question: &Question<'_>, standing: &mut ReliefStanding) {
     let is_off = |step: &mut Pending| {
-        is_gentle(step.action.step) && is_protected(&step.action.target, question)
+        let is_end = step.action.is_enforced && !is_gentle(step.action.step);
+        !is_end && is_protected(&step.action.target, question)
     };
     let dropped = [standing.pending.take_if(is_off), standing.aside.take_if(is_off)];
     for step in dropped.into_iter().flatten() {

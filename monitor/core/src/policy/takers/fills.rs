@@ -43,7 +43,7 @@ pub(super) struct Fills {
 }
 
 /// The last reading of what pods have on the disks, one of a minute or two ago, the one that will take
-/// its place, and for each disk that is short the one of a minute or two before.
+/// its place, and for each disk that is short the one of a minute or two before, with when it was last short.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Readings {
@@ -54,7 +54,7 @@ struct Readings {
     #[serde(skip_serializing_if = "Option::is_none")]
     last: Option<Reading>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    short: BTreeMap<Signal, Reading>,
+    short: BTreeMap<Signal, (Nanos, Reading)>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,16 +103,22 @@ impl Fills {
     }
 
     /// Takes note of which disks are short at the last sample.
-    pub(super) fn note_short(&mut self, met: &[Met]) {
+    pub(super) fn note_short(&mut self, met: &[Met], now: Nanos) {
         let is_met = |signal: Signal| {
             met.iter().any(|one| Purpose::of(&one.threshold).signal == Some(signal))
         };
         for readings in [&mut self.kubelet, &mut self.walk] {
-            readings.short.retain(|signal, _| is_met(*signal));
+            readings
+                .short
+                .iter_mut()
+                .filter(|(signal, _)| is_met(**signal))
+                .for_each(|(_, one)| one.0 = now);
+            // A disk that is not short for a moment, or not measured, is as full as before.
+            readings.short.retain(|_, (at, _)| now.since(*at) <= KEPT);
             let Some(earlier) = &readings.earlier else { continue };
             for (signal, disk) in earlier.disks.iter().filter(|(signal, _)| is_met(**signal)) {
                 let disks = || [(*signal, disk.clone())].into();
-                let reading = || Reading { at: earlier.at, disks: disks() };
+                let reading = || (now, Reading { at: earlier.at, disks: disks() });
                 readings.short.entry(*signal).or_insert_with(reading);
             }
         }
@@ -150,8 +156,9 @@ impl Readings {
     fn lost(&self, signal: Signal, snapshot: &Snapshot) -> Option<Lost> {
         let lately = self.lost_since(self.earlier.as_ref()?, signal, snapshot)?;
         let before = self.short.get(&signal);
-        let all = before.and_then(|before| self.lost_since(before, signal, snapshot));
-        let is_more = |all: &Lost| all.is_established && lately.lost < all.lost / REAL_PART;
+        let all = before.and_then(|(_, before)| self.lost_since(before, signal, snapshot));
+        let is_little = |all: &Lost| !lately.is_established || lately.lost < all.lost / REAL_PART;
+        let is_more = |all: &Lost| all.is_established && is_little(all);
         Some(all.filter(is_more).unwrap_or(lately))
     }
 
