@@ -20,7 +20,7 @@ const IMPORTS: [(&str, &str, &[&str]); 18] = [
     ("monitor/src", "config", &["config"]),
     ("monitor/src", "state", &["state"]),
     ("monitor/src", "act", &["act", "state", "clock"]),
-    ("monitor/src", "record", &["record", "state"]),
+    ("monitor/src", "record", &["causes", "record", "state"]),
     ("monitor/src", "serve", &["serve", "record", "clock", "heap"]),
     ("monitor/src", "scenario", &["config"]),
     ("monitor/src", "kube", &["kube", "act", "config", "clock", "causes"]),

@@ -272,6 +272,8 @@ fn an_incident_ends_before_a_small_recording_has_lost_its_beginning() {
         seed = seed.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
         format!("{:08x}", seed >> 32)
     };
+    let ended = || shelf.list().unwrap().into_iter().find(|one| one.end.is_some() && one.ticks > 0);
+    let mut frozen = None;
     for tick in 1..=450 {
         let now = Nanos(tick * Nanos::SECOND.0);
         let at = Moment { boot: now, wall: now };
@@ -281,13 +283,13 @@ fn an_incident_ends_before_a_small_recording_has_lost_its_beginning() {
         let decision = engine.step(Sample { tick, at, gaps, ..Sample::default() }).decision;
         let kills = if tick >= 300 { vec![kill(at)] } else { Vec::new() };
         recorder.tick(engine.standing(), &decision, &kills, &[]);
-        thread::sleep(Duration::from_millis(10));
+        // What is frozen is read from the recording meanwhile.
+        thread::sleep(Duration::from_millis(if tick < 300 { 10 } else { 100 }));
+        frozen = ended();
+        if frozen.is_some() {
+            break;
+        }
     }
-    let ended = || shelf.list().unwrap().into_iter().find(|one| one.end.is_some() && one.ticks > 0);
-    let frozen = (0..100).find_map(|_| {
-        thread::sleep(Duration::from_millis(100));
-        ended()
-    });
     let frozen = frozen.unwrap();
     assert!(frozen.is_cut && frozen.from <= frozen.begin, "{}", frozen.summary);
 }
