@@ -1,10 +1,9 @@
 //! `isobar status --watch` and `isobar top` in a pipe: how they end, and what ends them not.
 
-use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _, copy};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
 use std::sync::mpsc::{Receiver, channel};
@@ -49,13 +48,17 @@ fn interrupted_agent() -> (SocketAddr, Receiver<()>) {
     (here, fourth)
 }
 
-/// `asked` is a connection of any kind.
+/// `asked` is a connection over TCP or a socket file: what a `UnixStream` does here is the same of both.
 fn hand_on(asked: impl Into<OwnedFd>, agent: SocketAddr) {
-    let mut asked = File::from(asked.into());
+    let mut asked = UnixStream::from(asked.into());
     let mut answers = TcpStream::connect(agent).unwrap();
     let (mut client, mut question) = (asked.try_clone().unwrap(), answers.try_clone().unwrap());
     thread::spawn(move || copy(&mut client, &mut question));
-    thread::spawn(move || copy(&mut answers, &mut asked));
+    thread::spawn(move || {
+        let _ = copy(&mut answers, &mut asked);
+        // Who asks by a socket file reads until its end. It fails only where the asker has gone.
+        let _ = asked.shutdown(Shutdown::Write);
+    });
 }
 
 /// An agent that answers the first request, and refuses all later ones.
