@@ -52,7 +52,7 @@ struct Part {
 #[derive(Debug)]
 pub(super) struct OpenTarget {
     parts: Vec<Part>,
-    /// The cgroups of the target that it was opened for, also those that were gone by then.
+    /// The cgroups of the target that it was opened for, also those that the kubelet had removed before.
     wanted: Vec<CgroupId>,
     containers: Vec<String>,
     pub(super) held: Vec<Held>,

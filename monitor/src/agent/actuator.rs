@@ -86,7 +86,7 @@ pub(super) struct Report {
 pub(super) struct Handle {
     orders: SyncSender<Order>,
     messages: Receiver<Message>,
-    /// Oldest first.
+    /// Orders that the thread has not carried out, oldest first.
     given: VecDeque<Given>,
     /// The last answer.
     known: Answer,

@@ -35,8 +35,8 @@ const COUNTED: Nanos = Nanos(60 * Nanos::SECOND.0);
 pub(super) struct Terms {
     /// Limits are written. Else the agent only tells what it would write.
     pub(super) is_enforced: bool,
-    /// The kubelet has told what it reserves. Without that the settings may have the defaults, which
-    /// reserve nothing.
+    /// The kubelet has told what it reserves. Without that the settings may have the defaults, by which
+    /// nothing is reserved.
     pub(super) is_told: bool,
 }
 

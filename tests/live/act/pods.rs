@@ -66,7 +66,7 @@ fn take_down(pod: &Pod) {
 fn kill_a_group() {
     #[rustfmt::skip]
     let table = [
-        // it is opened beforehand, pods that are gone by then, result, processes that ended
+        // it is opened beforehand, pods that the test removed before, result, processes that ended
         (true,  0, Done,   Some(2)),
         (false, 1, Done,   Some(1)),
         (true,  1, Done,   Some(1)),
@@ -96,7 +96,7 @@ fn kill_a_group() {
 fn stop_of_a_group_is_followed_until_a_later_step_covers_it() {
     #[rustfmt::skip]
     let table = [
-        // of two pods that are stopped, one is gone by then, one alone is killed; the stop is still followed
+        // of two pods that are stopped, the test removes one, one alone is killed; the stop is still followed
         (false, false, false),
         (true,  false, false),
         (true,  true,  false),

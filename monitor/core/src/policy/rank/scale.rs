@@ -86,8 +86,8 @@ impl Scale {
             let others = real(most.filter(|most| most.0 >= 1_000_000)?);
             Some(By::Harm { others, part: real(need.largest_part) })
         };
-        // Who reads back what another party took of its memory charges most of all: within its request it
-        // is no cause. Beside it who grew without reading back makes others wait for far too little.
+        // A pod that reads back what another party took of its memory charges most of all: within its request
+        // it is no cause. Beside it a pod that grew, and reads nothing back, makes others wait for far too little.
         let of_memory = || {
             let beyond = most(&|one| !self.is_within_request(one));
             by_harm(beyond.filter(|beyond| Some(*beyond) >= most(&|_| true).map(real)))
