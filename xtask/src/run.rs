@@ -26,8 +26,8 @@ impl Run {
         Err(why).with_context(|| format!("cannot start {}", agent.display()))
     }
 
-    /// Where its page will be: by `--listen ADDR` or `--listen=ADDR` among what is passed on, else by the
-    /// environment.
+    /// Where its page will be: by `--listen ADDR` or `--listen=ADDR` among what is passed on, else by
+    /// ISOBAR_LISTEN of the environment.
     fn page(&self, of_environment: Option<String>) -> String {
         let mut args = self.args.iter();
         let given = args.find_map(|arg| arg.strip_prefix("--listen="));

@@ -322,8 +322,8 @@ impl Segments {
         Ok(())
     }
 
-    /// Since when the recording has every tick, by the time since the boot; `None` if it has lost none of
-    /// this boot.
+    /// Since when the recording has every tick, by the time since the boot; `None` if it has lost no tick
+    /// that was recorded in this boot.
     pub(super) fn whole_since(&self) -> Option<Nanos> {
         let whole = self.old.values().find(|old| !old.is_thin);
         match whole.map_or(Since::Boot(self.begun), |old| old.begun) {

@@ -153,8 +153,8 @@ impl<'a, W: Write> Trace<'a, W> {
         Ok(write!(self.out, "\n]}}\n")?)
     }
 
-    /// A counter that gets no more points would show its last one until the next, or for the rest of the
-    /// whole trace.
+    /// A counter that gets no more points would show its last one until the next, or to the
+    /// end of the trace.
     fn zero(&mut self, is_over: impl Fn(CgroupId) -> bool, at: Nanos) -> Result<()> {
         let over = self.counted.extract_if(.., |(id, _), _| is_over(*id));
         for ((id, counter), shown) in over.collect::<Vec<_>>() {

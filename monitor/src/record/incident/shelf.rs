@@ -329,8 +329,8 @@ impl Shelf {
     }
 }
 
-/// Oldest first, by the wall clock as it stood at the last incident of each boot: it may have been set
-/// after others.
+/// Oldest first, by the wall clock as it stood at the last incident of each boot: a program may have set
+/// it between two of them.
 fn sort(all: &mut [Incident]) {
     let mut last = BTreeMap::<String, Moment>::new();
     for one in all.iter().filter(|one| !one.boot_id.is_empty()) {

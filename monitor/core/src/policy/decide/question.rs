@@ -59,10 +59,15 @@ impl Question<'_> {
         self.outlooks.iter().find(|outlook| is_about && outlook.scope == threshold.scope)
     }
 
-    /// How fast memory is lost where a threshold looks, in a second.
-    pub(super) fn growth(&self, met: &Met) -> Option<Bytes> {
+    /// What is known of the memory where a threshold looks, whatever the threshold is about.
+    pub(super) fn outlook_where(&self, met: &Met) -> Option<&Outlook> {
         let scope = Purpose::of(&met.threshold).scope;
-        self.outlooks.iter().find(|outlook| outlook.scope == scope)?.growth
+        self.outlooks.iter().find(|outlook| outlook.scope == scope)
+    }
+
+    /// How fast memory is lost there, in a second.
+    pub(super) fn growth(&self, met: &Met) -> Option<Bytes> {
+        self.outlook_where(met)?.growth
     }
 
     pub(super) fn is_measured(&self, name: &str) -> bool {

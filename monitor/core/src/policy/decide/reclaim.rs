@@ -11,7 +11,7 @@ use crate::model::decision::{Candidate, Met, StepKind};
 use crate::model::pod::Place;
 use crate::model::units::Bytes;
 use crate::policy::assess::{CALM, THRASH};
-use crate::policy::rank::{Field, Purpose, REAL_PART};
+use crate::policy::rank::{Field, REAL_PART};
 
 /// Where what is missing is clean cache that the kubelet's formula counts as used, and no task
 /// stalls or next to nothing of it is read back: the largest cache gives it back, a pod's or, for the
@@ -25,9 +25,7 @@ pub(super) fn reclaim_first(
     let want = wanted(first)?;
     let Question { sample, snapshot, .. } = *question;
     let stalls = field.stalls()?;
-    let scope = Purpose::of(&first.threshold).scope;
-    let outlook = question.outlooks.iter().find(|outlook| outlook.scope == scope);
-    let refaults = outlook.and_then(|outlook| outlook.refaults);
+    let refaults = question.outlook_where(first).and_then(|outlook| outlook.refaults);
     let is_in_use = stalls.some >= CALM && refaults.is_none_or(|refaults| refaults >= THRASH);
     if !is_offered(StepKind::Reclaim, question.relief, sample) || is_in_use {
         return None;

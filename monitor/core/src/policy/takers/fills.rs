@@ -108,13 +108,11 @@ impl Fills {
             met.iter().any(|one| Purpose::of(&one.threshold).signal == Some(signal))
         };
         for readings in [&mut self.kubelet, &mut self.walk] {
-            readings
-                .short
-                .iter_mut()
-                .filter(|(signal, _)| is_met(**signal))
-                .for_each(|(_, one)| one.0 = now);
             // A disk that is not short for a moment, or not measured, is as full as before.
-            readings.short.retain(|_, (at, _)| now.since(*at) <= KEPT);
+            readings.short.retain(|signal, (last, _)| {
+                *last = if is_met(*signal) { now } else { *last };
+                now.since(*last) <= KEPT
+            });
             let Some(earlier) = &readings.earlier else { continue };
             for (signal, disk) in earlier.disks.iter().filter(|(signal, _)| is_met(**signal)) {
                 let disks = || [(*signal, disk.clone())].into();
