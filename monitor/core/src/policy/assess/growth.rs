@@ -13,6 +13,7 @@ use crate::model::decision::{Met, Outlook, Trigger};
 use crate::model::node::Reclaim;
 use crate::model::sample::Sample;
 use crate::model::snapshot::Scope;
+use crate::model::stall::MemoryCause;
 use crate::model::units::{Bytes, Nanos, Percent, scale};
 use crate::policy::takers::{self, Limited};
 
@@ -78,6 +79,8 @@ struct Room {
     cache: Bytes,
     /// Of that cache, what cannot be freed while it is read back as fast as it is dropped.
     active: Bytes,
+    /// Whether only pods at limits of their own drop cache.
+    is_apart: bool,
     /// Whether poor reclaim efficiency reduces the cache that counts.
     in_vain_counts: bool,
 }
@@ -145,25 +148,30 @@ fn read_node(sample: &Sample, at: Nanos) -> Option<(Reading, Option<Room>)> {
     let demand = memory.in_use();
     let reading = Reading { at, demand, with_active: None, reclaim: sample.node.reclaim };
     let active = Bytes(0);
-    Some((reading, Some(Room { free, cache, active, in_vain_counts: true })))
+    Some((reading, Some(Room { free, cache, active, is_apart: false, in_vain_counts: true })))
 }
 
 /// kubepods: the limit less its usage, and its page cache, also what is active of it, as `MemAvailable`
 /// counts it. With it most nodes are full.
 ///
-/// Its reclaim counters include reclaim at each pod's own limit, which is mostly in vain and tells
-/// nothing about kubepods. So efficiency only counts while tasks stall at the allocatable limit.
+/// Its reclaim counters include reclaim at each pod's own limit, which is mostly in vain, and what such
+/// a pod reads back. Both count only while tasks stall at the allocatable limit, refaults also where that
+/// is not known.
 fn read_pods(kubepods: &Scope, at: Nanos) -> Option<(Reading, Option<Room>)> {
     let files = kubepods.files.as_ref()?;
     let memory = files.memory;
     let (current, cache) = (memory.current?, takers::cache(files)?);
     let active = memory.stat.map(|stat| stat.active_file).unwrap_or_default();
     let used = current.0.saturating_sub(cache.0);
+    let stalls = kubepods.shortage.map(|union| union.avg10 > Percent(0));
+    let causes = kubepods.memory.as_ref().map(|memory| &memory.causes);
+    let is_unknown = causes.is_some_and(|causes| causes.contains_key(&MemoryCause::SomeLimit));
     let room = memory.max.and_then(Limit::at).map(|max| Room {
         free: Bytes(max.saturating_sub(current.0)),
         cache: Bytes(current.0 - used),
         active,
-        in_vain_counts: kubepods.shortage.is_some_and(|union| union.avg10 > Percent(0)),
+        is_apart: stalls == Some(false) && !is_unknown,
+        in_vain_counts: stalls == Some(true),
     });
     let demand = Bytes(used.saturating_add(takers::swapped(files).0));
     let with_active = Some(Bytes(demand.0.saturating_add(active.0)));
@@ -207,7 +215,8 @@ fn outlook(
     let reclaim = then.reclaim.zip(now.reclaim).filter(|_| is_long);
     let efficiency = reclaim.and_then(|(then, now)| efficiency(then, now));
     let refaults = reclaim.map(|(then, now)| refaults(then, now, over));
-    let is_read_back = refaults.is_some_and(|refaults| refaults >= THRASH);
+    let is_apart = room.is_some_and(|room| room.is_apart);
+    let is_read_back = refaults.is_some_and(|refaults| refaults >= THRASH) && !is_apart;
     // Readings of before it was kept do not tell.
     let is_known = ring.iter().all(|reading| reading.with_active.is_some());
     let in_use = |reading: &Reading| {

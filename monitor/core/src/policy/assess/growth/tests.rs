@@ -7,7 +7,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::model::cgroup::{Cgroup, MemoryFiles, MemoryStat};
 use crate::model::node::Meminfo;
-use crate::model::snapshot::Union;
+use crate::model::snapshot::{MemoryCauseWait, MemoryWait, Union};
+use crate::model::stall::MemoryCause;
 
 const MIB: u64 = 1 << 20;
 
@@ -202,20 +203,30 @@ fn growth_of_kubepods() {
 fn growth_ignores_own_limits() {
     #[rustfmt::skip]
     let table = [
-        // shortage of all pods over ten seconds, left of 600 MiB cache
-        (None,                Some(600)), // not measured: nothing is said of it
-        (Some(Percent(0)),    Some(600)), // a pod reclaims at its own limit
-        (Some(Percent(1_00)), Some(0)),   // at the limit of all
+        // shortage of all pods over ten seconds, a cause, refaults a second; left of 600 MiB cache, half of it active
+        (None,                None,                           0,     600), // not measured: nothing is said of it
+        (Some(Percent(0)),    Some(MemoryCause::OwnLimit),    0,     600), // a pod reclaims at its own limit
+        (Some(Percent(1_00)), Some(MemoryCause::Global),      0,     0),   // at the limit of all
+        (None,                None,                           2_000, 300),
+        (Some(Percent(0)),    Some(MemoryCause::OwnLimit),    2_000, 600), // and reads back what it drops
+        (Some(Percent(0)),    Some(MemoryCause::SomeLimit),   2_000, 300), // it may be the limit of all
+        (Some(Percent(0)),    None,                           2_000, 600),
+        (Some(Percent(1_00)), Some(MemoryCause::Global),      2_000, 0),
     ];
-    for (shortage, left) in table {
+    for (shortage, cause, refaults, left) in table {
+        let what = format!("{shortage:?} {cause:?} {refaults}");
         let mut standing = GrowthStanding::default();
         let mut got = Vec::new();
         for t in 0..=10 {
-            let mut kubepods = pods(Some(Limit::At(1_000 * MIB)), 1_000, 600, 0);
+            let mut kubepods = pods(Some(Limit::At(1_000 * MIB)), 1_000, 300, 300);
             kubepods.shortage = shortage.map(|avg10| Union { avg10, ..Union::default() });
+            let causes = cause.map(|cause| (cause, MemoryCauseWait::default()));
+            let causes = causes.into_iter().collect();
+            kubepods.memory = Some(MemoryWait { causes, ..MemoryWait::default() });
             let files = Arc::make_mut(kubepods.files.as_mut().unwrap());
             let stat = files.memory.stat.as_mut().unwrap();
             stat.pgscan = 10_000 * t;
+            stat.workingset_refault_file = refaults * t;
             let mut sample = Sample::default();
             sample.at.boot = seconds(t);
             got = outlooks(
@@ -225,8 +236,8 @@ fn growth_ignores_own_limits() {
                 &mut standing,
             );
         }
-        assert_eq!(got[0].efficiency, Some(Percent(0)), "{shortage:?}");
-        assert_eq!(got[0].left, left.map(|mib: u64| Bytes(mib * MIB)), "{shortage:?}");
+        assert_eq!(got[0].efficiency, Some(Percent(0)), "{what}");
+        assert_eq!(got[0].left, Some(Bytes(left * MIB)), "{what}");
     }
 }
 
