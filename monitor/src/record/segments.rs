@@ -240,6 +240,7 @@ impl Segments {
 
     /// Copies the segments of another recording behind those that exist.
     pub(super) fn copy(&mut self, other: &Self) -> io::Result<()> {
+        self.has_lost |= other.has_lost;
         let (paths, _held) = other.ring.own()?;
         for path in paths {
             let mut from = File::open(path)?;

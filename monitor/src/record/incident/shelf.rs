@@ -312,16 +312,16 @@ impl Shelf {
         });
         let is_read = noted.is_ok();
         let ages = ages(noted.unwrap_or_default());
-        for one in Retention::USUAL.beyond(files::all(dir, files::bare)?, &ages) {
-            delete(dir, &one.name)?;
-        }
+        // One that cannot be removed keeps no other one.
+        let beyond = Retention::USUAL.beyond(files::all(dir, files::bare)?, &ages);
+        let removed: Vec<_> = beyond.iter().map(|one| delete(dir, &one.name)).collect();
         if is_read && let Err(why) = ages.boots.write(dir) {
             tracing::warn!(
                 "cannot note how long the node was up, by which incidents age: {}",
                 chain(&why)
             );
         }
-        Ok(())
+        removed.into_iter().try_for_each(|removed| removed.map(drop))
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {

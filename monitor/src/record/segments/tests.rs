@@ -125,3 +125,22 @@ fn open_goes_on_after_a_damaged_segment_beside_others() {
         assert_eq!(opened.whole_since(), whole, "only the last one is left: {names:?}");
     }
 }
+
+#[test]
+fn copy_of_a_recording_that_has_lost_ticks_has_lost_them() {
+    const HOUR: u64 = 3_600 * Nanos::SECOND.0;
+    // when the second segment begins, in hours after the first; whether the first is too old by then
+    for (hours, want) in [(2, None), (26, Some(Nanos(26 * HOUR)))] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut memory = Segments::in_memory(None, Bounds::default());
+        let first = memory.begin(None, Moment::default()).unwrap();
+        let now = Moment { boot: Nanos(hours * HOUR), ..Moment::default() };
+        memory.begin(Some(first), now).unwrap();
+        assert_eq!(memory.whole_since(), want);
+        let mut files =
+            Segments::open(&dir.path().join("r"), "", Bounds::default()).unwrap().unwrap();
+        files.copy(&memory).unwrap();
+        files.begin(None, now).unwrap();
+        assert_eq!(files.whole_since(), want, "{hours}");
+    }
+}

@@ -163,6 +163,23 @@ mod tests {
     }
 
     #[test]
+    fn prune_goes_on_after_one_that_cannot_be_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        // A directory is in place of the older one.
+        fs::create_dir(recording(dir.path(), "2026-1")).unwrap();
+        let damaged = File::create(document(dir.path(), "2026-1")).unwrap();
+        let long_ago = Timespec { tv_sec: 1, tv_nsec: 0 };
+        let times = Timestamps { last_access: long_ago, last_modification: long_ago };
+        futimens(&damaged, &times).unwrap();
+        let newer = recording(dir.path(), "2026-2");
+        File::create(&newer).unwrap().set_len(600 << 20).unwrap();
+        let shelf = Shelf::in_dir(dir.path().into());
+        shelf.prune("", Moment::default()).unwrap_err();
+        assert!(!newer.exists());
+        assert!(dir.path().join("boots.json").exists(), "incidents age all the same");
+    }
+
+    #[test]
     fn remove_drafts_removes_what_was_not_renamed() {
         let dir = tempfile::tempdir().unwrap();
         let all = ["draft-7", "2026-1.json.new-7", "2026-1.json", "2026-1.isobar"];
