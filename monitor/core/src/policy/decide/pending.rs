@@ -226,7 +226,10 @@ pub(super) fn resume_aside(question: &Question<'_>, standing: &mut ReliefStandin
         met.any(|met| met.threshold == *threshold && met.is_due)
             || !question.is_measured(&threshold.name())
     };
-    let aside = standing.aside.take().filter(is_due);
+    let mut aside = standing.aside.take();
+    if let Some(over) = aside.take_if(|aside| !is_due(aside)) {
+        standing.take_back_unbegun(&over, question.sample);
+    }
     let waits =
         |aside: &Pending| question.first.is_some_and(|first| is_other(&first, &aside.action));
     if standing.pending.is_some() || aside.as_ref().is_some_and(waits) {

@@ -63,3 +63,21 @@ fn a_step_that_was_not_begun_leaves_the_budget_if_none_follows() {
         assert_eq!(victims(&node), want, "{is_begun}");
     }
 }
+
+#[test]
+fn a_step_that_is_put_aside_and_was_not_begun_leaves_the_budget_with_its_shortage() {
+    let disk = met(threshold(Signal::NodefsAvailable, Nanos(0)));
+    let memory = met(threshold(Signal::MemoryAvailable, Nanos(0)));
+    for (is_begun, want) in [(true, vec!["a", "b"]), (false, vec!["b"])] {
+        let mut node = Node::new();
+        assert_eq!(short(&node.at(1, &[disk])), Some(("a", Evict)));
+        node.ranking.candidates.rotate_left(1);
+        assert_eq!(short(&node.at(2, &[memory, disk])), Some(("b", Evict)));
+        if !is_begun {
+            node.leave(1);
+        }
+        node.at(3, &[memory, disk]);
+        node.at(4, &[memory]);
+        assert_eq!(victims(&node), want, "{is_begun}");
+    }
+}
