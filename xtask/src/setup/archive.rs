@@ -18,6 +18,9 @@ const SUITES: [(&str, bool); 3] =
 /// For so long the lists of packages are not fetched anew.
 const FRESH: Duration = Duration::from_secs(24 * 3_600);
 
+/// Written once all lists were fetched.
+const FETCHED: &str = "fetched";
+
 /// The architecture of virtual machines, as Debian names it.
 const GUESTS: &str = "amd64";
 
@@ -55,8 +58,11 @@ impl Archive {
 
     /// The mirror may no longer have what lists of an earlier day name.
     fn has_old_lists(&self) -> bool {
-        let written = fs::metadata(self.dir.join("sources.list")).and_then(|list| list.modified());
-        written.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > FRESH))
+        let fetched = fs::metadata(self.dir.join(FETCHED)).and_then(|mark| mark.modified());
+        match fetched {
+            Ok(at) => at.elapsed().is_ok_and(|age| age > FRESH),
+            Err(_) => self.dir.join("sources.list").exists(),
+        }
     }
 
     fn at(dir: PathBuf, arch: &'static str) -> Result<Self> {
@@ -72,8 +78,11 @@ impl Archive {
     pub(super) fn update(&self) -> Result<()> {
         let list = sources_list(&configured()?, self.arch)?;
         fs::write(self.dir.join("sources.list"), list)?;
-        step("lists of Debian's packages", || quietly(self.apt("apt-get").arg("update")))?;
-        Ok(())
+        // Without this apt keeps old lists for those it cannot fetch, and says that all is well.
+        let mut update = self.apt("apt-get");
+        update.args(["update", "-o", "APT::Update::Error-Mode=any"]);
+        step("lists of Debian's packages", || quietly(&mut update))?;
+        Ok(fs::write(self.dir.join(FETCHED), "")?)
     }
 
     /// The names of the packages that match `pattern`, a regular expression.
@@ -289,7 +298,9 @@ mod tests {
             !archive.has_old_lists(),
             "none are not old: they are fetched when they are needed"
         );
-        let list = fs::File::create(root.join("sources.list")).unwrap();
+        fs::write(root.join("sources.list"), "").unwrap();
+        assert!(archive.has_old_lists(), "the last time they could not be fetched");
+        let list = fs::File::create(root.join(FETCHED)).unwrap();
         let now = list.metadata().unwrap().modified().unwrap();
         let hour = Duration::from_secs(3_600);
         #[rustfmt::skip]
