@@ -4,6 +4,7 @@ use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::symlink;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use axum::extract::{Query, Request};
@@ -30,7 +31,11 @@ struct Selectors {
     field_selector: String,
 }
 
-/// The agents' pods: on n1 an old one that ends and a new one, on n2 one that does not run yet.
+/// How often the pods of n4 were listed.
+static LISTED: AtomicUsize = AtomicUsize::new(0);
+
+/// The agents' pods: on n1 an old one that ends and a new one, on n2 one that does not run yet, on n4 one
+/// that is replaced once it was found.
 async fn pods(Query(asked): Query<Selectors>) -> Json<Value> {
     assert_eq!(asked.label_selector, "app.kubernetes.io/name=isobar");
     let pod = |name: &str, phase: &str, ends: Option<&str>| {
@@ -44,6 +49,10 @@ async fn pods(Query(asked): Query<Selectors>) -> Json<Value> {
             pod("isobar-old", "Running", Some("2026-11-22T12:00:00Z")),
             pod("isobar-new", "Running", None),
         ],
+        "spec.nodeName=n4" => match LISTED.fetch_add(1, Ordering::Relaxed) {
+            0 => vec![pod("isobar-gone", "Running", None)],
+            _ => vec![pod("isobar-new", "Running", None)],
+        },
         "spec.nodeName=n2" => vec![pod("isobar-soon", "Pending", None)],
         _ => Vec::new(),
     };
@@ -105,7 +114,7 @@ fn plugin_asks_the_agent_of_a_node() {
     });
     fs::write(&config, kubeconfig.to_string()).unwrap();
     #[rustfmt::skip]
-    let table: [(&[&str], i32, &str); 21] = [
+    let table: [(&[&str], i32, &str); 22] = [
         // arguments, code, printed
         (&["status", "--node", "n1"],                 10, "PRESSED"),
         (&["top", "--once", "--node", "n1"],          0,  "containerd.service"),
@@ -117,6 +126,7 @@ fn plugin_asks_the_agent_of_a_node() {
         (&["incidents", "ls"],                        2,  "--node <NAME>"),
         (&["status", "--node", "n2"],                 1,  "no isobar runs on node n2 in the namespace isobar-system"),
         (&["status", "--node", "n3"],                 1,  "no isobar runs on node n3"),
+        (&["status", "--node", "n4"],                 10, "PRESSED"),
         (&["status"],                                 2,  "--node <NAME>"),
         (&["allocatable", "--node", "n1"],            0,  "memory        32Gi              -                -         30Gi"),
         (&["allocatable", "--node", "n1", "-o", "json"], 0, "\"kind\": \"Allocatable\""),

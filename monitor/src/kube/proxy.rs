@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::io;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
@@ -50,16 +51,17 @@ impl From<Failure> for ProxyError {
 pub struct Proxy {
     node: String,
     runtime: Runtime,
-    agent: Agent,
+    agent: Mutex<Agent>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Agent {
     pod: String,
     client: KeepQuiet,
 }
 
 /// A client has nothing to show.
+#[derive(Clone)]
 struct KeepQuiet(Client);
 
 impl fmt::Debug for KeepQuiet {
@@ -82,7 +84,27 @@ impl Proxy {
     pub fn open(node: &str) -> Result<Self, ProxyError> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let agent = runtime.block_on(Agent::find(node))?;
-        Ok(Self { node: node.into(), runtime, agent })
+        Ok(Self { node: node.into(), runtime, agent: agent.into() })
+    }
+
+    /// Asks the agent that was found, or the one that has taken its place.
+    fn ask<T>(&self, ask: impl AsyncFn(&Agent) -> Result<T, ProxyError>) -> Result<T, ProxyError> {
+        let kept = || self.agent.lock().unwrap_or_else(PoisonError::into_inner);
+        let agent = kept().clone();
+        self.runtime.block_on(async {
+            let answer = ask(&agent).await;
+            if !matches!(answer, Err(ProxyError::Refused(_))) {
+                return answer;
+            }
+            match Agent::find(&self.node).await {
+                Ok(new) if new.pod != agent.pod => {
+                    *kept() = new.clone();
+                    ask(&new).await
+                }
+                Err(none @ ProxyError::NoAgent(_)) => Err(none),
+                _ => answer,
+            }
+        })
     }
 
     /// What the agent answers to a path of its API; `None` before its first sample.
@@ -90,7 +112,7 @@ impl Proxy {
     /// # Errors
     /// If the API server or the agent does not answer within this time.
     pub fn document(&self, path: &str, within: Duration) -> Result<Option<String>, ProxyError> {
-        self.runtime.block_on(self.agent.document(path, within))
+        self.ask(async |agent| agent.document(path, within).await)
     }
 
     /// A file under a path of its API; `None` before its first sample.
@@ -98,7 +120,7 @@ impl Proxy {
     /// # Errors
     /// As of a document, or if the file is larger than 32 MiB.
     pub fn file(&self, path: &str, within: Duration) -> Result<Option<Vec<u8>>, ProxyError> {
-        self.runtime.block_on(self.agent.file(path, within))
+        self.ask(async |agent| agent.file(path, within).await)
     }
 }
 
