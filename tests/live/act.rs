@@ -14,5 +14,6 @@ mod refused;
 mod restricted;
 mod stuck;
 mod trees;
+mod undone;
 
 pub(crate) use place::mount;

@@ -15,7 +15,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use self::ending::Ending;
 use self::steps::leftovers;
 use super::available::{self, AvailableSteps};
-use super::cgroup::Root;
+use super::cgroup::{Killer, Root};
 use super::deny::DenyList;
 use super::error::{ActError, Done};
 use super::evict::{Evictions, Way};
@@ -69,6 +69,7 @@ pub struct Actuator {
     options: Options,
     root: Root,
     deny: DenyList,
+    killer: Killer,
     ledger: Ledger,
     prepared: Vec<OpenTarget>,
     evictions: Option<Evictions>,
@@ -103,6 +104,7 @@ impl Actuator {
             options,
             root,
             deny,
+            killer: Killer::new(),
             ledger,
             prepared,
             evictions,
@@ -145,7 +147,7 @@ impl Actuator {
     /// Opens targets that may be acted upon next, so that nothing has to be looked up then.
     pub fn prepare(&mut self, targets: &[Target]) {
         self.deny.find_own(&self.options.proc);
-        let node = node(&self.root, &self.options, &self.deny);
+        let node = node(&self.root, &self.options, &self.deny, &self.killer);
         let mut before = std::mem::take(&mut self.prepared);
         let mut n_held = 0;
         for target in targets.iter().take(PREPARED) {
@@ -219,7 +221,7 @@ impl Actuator {
     pub fn poll(&mut self) -> Vec<Outcome> {
         let now = clock::now().boot;
         let mut outcomes = self.hear_answers();
-        let node = node(&self.root, &self.options, &self.deny);
+        let node = node(&self.root, &self.options, &self.deny, &self.killer);
         let mut over = Vec::new();
         self.endings.retain_mut(|ending| match ending.look(node) {
             Some(outcome) => {
@@ -280,8 +282,13 @@ fn ledger(proc: &Path, state: Option<&Path>) -> Result<Ledger, OpenError> {
     Ok(Ledger::open(state, boot.trim_end().into())?)
 }
 
-fn node<'a>(root: &'a Root, options: &'a Options, deny: &'a DenyList) -> Node<'a> {
-    Node { root, proc: &options.proc, deny }
+fn node<'a>(
+    root: &'a Root,
+    options: &'a Options,
+    deny: &'a DenyList,
+    killer: &'a Killer,
+) -> Node<'a> {
+    Node { root, proc: &options.proc, deny, killer }
 }
 
 fn outcome(action: u64, began: Nanos, done: Result<Done, ActError>) -> Outcome {

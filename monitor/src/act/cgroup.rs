@@ -4,10 +4,13 @@
 pub(super) mod below;
 mod descent;
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString};
+use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -27,6 +30,8 @@ const DIRECTORY: OFlags =
 const PATIENCE: Duration = Duration::from_millis(300);
 /// Enough for a few system calls.
 const STACK: usize = 64 << 10;
+/// The kernel ends a cgroup within a tenth of a millisecond, unless its lock is held.
+const SOON: Duration = Duration::from_millis(50);
 
 /// The directory that all paths begin at.
 pub(super) type Root = Arc<OwnedFd>;
@@ -281,8 +286,61 @@ pub(super) fn detached<T: Send + 'static>(
     Ok((result.recv_timeout(PATIENCE).ok(), thread))
 }
 
+/// Takes orders, and answers in their order.
+type Thread = (Sender<OwnedFd>, Receiver<Result<(), Errno>>);
+
+/// Writes to `cgroup.kill`, for which the kernel takes a lock that it also holds while it makes a cgroup: for
+/// seconds where memory is short. Its thread is made beforehand, which then would take as long.
+#[derive(Debug)]
+pub(super) struct Killer {
+    /// `None` without a thread: who orders a kill waits for it.
+    thread: Option<Thread>,
+    /// Orders that the kernel has not carried out.
+    n_open: Cell<usize>,
+}
+
+impl Killer {
+    pub(super) fn new() -> Self {
+        let (orders, taken) = mpsc::channel::<OwnedFd>();
+        let (done, answers) = mpsc::channel();
+        let work = move || {
+            let mut answers = taken.iter().map(|file| write_all(file, "1"));
+            // Until its owner is gone.
+            let _ = answers.try_for_each(|answer| done.send(answer));
+        };
+        let thread = thread::Builder::new().name("act-kill".into()).stack_size(STACK).spawn(work);
+        let told = |why: &io::Error| tracing::warn!("no thread for kills: {why}");
+        let thread = thread.inspect_err(told).ok().map(|_| (orders, answers));
+        Self { thread, n_open: Cell::default() }
+    }
+
+    /// Whether the kernel has ended the cgroup of this file. If not it still will.
+    pub(super) fn write(&self, file: &OwnedFd) -> Result<bool, Errno> {
+        let Some((orders, answers)) = &self.thread else {
+            return write_all(file, "1").map(|()| true);
+        };
+        let n_open = self.n_open.get().saturating_sub(answers.try_iter().count());
+        let order = file.try_clone().map_err(|why| Errno::from_io_error(&why).unwrap_or(Errno::IO));
+        // The thread lives as long as this.
+        orders.send(order?).map_err(|_| Errno::IO)?;
+        self.n_open.set(n_open + 1);
+        if n_open > 0 {
+            return Ok(false);
+        }
+        match answers.recv_timeout(SOON) {
+            Ok(answer) => {
+                self.n_open.set(0);
+                answer.map(|()| true)
+            }
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Ok(false),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _, pipe};
+
     use super::*;
 
     #[test]
@@ -294,5 +352,24 @@ mod tests {
         assert!(!thread.is_finished());
         drop(hold);
         thread.join().unwrap();
+    }
+
+    /// Who writes to a full pipe waits, as for the lock.
+    #[test]
+    fn killer_waits_for_no_lock() {
+        const PIPE: usize = 64 << 10;
+        let killer = Killer::new();
+        let (mut reader, mut full) = pipe().unwrap();
+        full.write_all(&[0; PIPE]).unwrap();
+        let full = OwnedFd::from(full);
+        // The second does not wait behind the first.
+        assert_eq!([killer.write(&full), killer.write(&full)], [Ok(false); 2]);
+        assert_eq!(killer.n_open.get(), 2);
+        // Once the lock is free both come about, and the way is open again.
+        reader.read_exact(&mut [0; PIPE + 2]).unwrap();
+        let file = OwnedFd::from(tempfile::tempfile().unwrap());
+        let mut tries = std::iter::repeat_with(|| killer.write(&file)).take(100);
+        assert!(tries.any(|tried| tried == Ok(true)));
+        assert_eq!(killer.n_open.get(), 0);
     }
 }

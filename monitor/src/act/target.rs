@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fs::OFlags;
 use rustix::io::{pread, retry_on_intr};
 
-use super::cgroup::{CgroupDir, Root, write_all};
+use super::cgroup::{CgroupDir, Killer, Root};
 use super::deny::DenyList;
 use super::error::{ActError, of_those_left};
 use super::process::{Held, Listed, Stat, hold, one_by_one, wait_for};
@@ -34,6 +34,7 @@ pub(super) struct Node<'a> {
     pub(super) root: &'a Root,
     pub(super) proc: &'a Path,
     pub(super) deny: &'a DenyList,
+    pub(super) killer: &'a Killer,
 }
 
 /// One cgroup of the target.
@@ -188,7 +189,7 @@ impl OpenTarget {
         let (mut done, mut failed) = (None, None);
         for part in &self.parts {
             for (group, file) in part.work.iter().zip(&part.kill_files) {
-                match kill(node.proc, group, file.as_ref()) {
+                match kill(node, group, file.as_ref()) {
                     Ok(how) => done = done.or(Some(how)),
                     // A cgroup that is gone is as good as ended.
                     Err(ActError::Gone(_)) => {}
@@ -213,7 +214,7 @@ impl OpenTarget {
             let known: BTreeSet<_> = part.work_ids().collect();
             for new in now.map_err(&mut note).unwrap_or_default() {
                 if !known.contains(&new.id) && node.deny.allows(&new).is_ok() {
-                    let _ = kill(node.proc, &new, None).map_err(&mut note);
+                    let _ = kill(node, &new, None).map_err(&mut note);
                     part.kill_files.push(kill_file(&new).ok());
                     part.work.push(new);
                 }
@@ -259,7 +260,7 @@ impl OpenTarget {
         for part in &self.parts {
             for (group, file) in part.work.iter().zip(&part.kill_files) {
                 // It succeeded before: a cgroup where it fails now is gone.
-                let _ = kill(node.proc, group, file.as_ref());
+                let _ = kill(node, group, file.as_ref());
             }
         }
         self.catch();
@@ -370,16 +371,25 @@ fn kill_file(group: &CgroupDir) -> Result<OwnedFd, ActError> {
 /// Ends all processes in and below `group`; what was done, in words.
 ///
 /// From Linux 5.14 on `cgroup.kill` ends all at once, forks included, also in a frozen cgroup.
-/// Without it each process is signalled until none is left.
-fn kill(proc: &Path, group: &CgroupDir, file: Option<&OwnedFd>) -> Result<&'static str, ActError> {
-    let written = match file {
-        Some(file) => write_all(file, "1").map_err(|why| group.unwritten("cgroup.kill", "1", why)),
-        None => group.write("cgroup.kill", "1"),
+/// Without it, or if it takes long, each process is signalled until none is left.
+fn kill(
+    node: Node<'_>,
+    group: &CgroupDir,
+    file: Option<&OwnedFd>,
+) -> Result<&'static str, ActError> {
+    let write = |file: &OwnedFd| {
+        node.killer.write(file).map_err(|why| group.unwritten("cgroup.kill", "1", why))
     };
+    let written = match file {
+        Some(file) => write(file),
+        None => kill_file(group).and_then(|file| write(&file)),
+    };
+    let one_by_one = || one_by_one(node.proc, group);
     match written {
-        Ok(()) => Ok("cgroup.kill"),
+        Ok(true) => Ok("cgroup.kill"),
+        Ok(false) => one_by_one().map(|_| "SIGKILL to each, as cgroup.kill takes long"),
         Err(failure @ ActError::Gone(_)) => Err(failure),
-        Err(first) => one_by_one(proc, group).map_err(|second| match second {
+        Err(first) => one_by_one().map_err(|second| match second {
             ActError::Signal { .. } | ActError::Hidden { .. } => {
                 ActError::Other(format!("{first}; {second}"))
             }

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::cgroup::CgroupDir;
+use super::cgroup::{CgroupDir, Root};
 use super::error::ActError;
 use super::ledger::{Ledger, Override};
 use super::mark;
@@ -244,6 +244,14 @@ fn undo(
     }
     ledger.forget(entry.cgroup, &entry.file);
     Ok(change)
+}
+
+/// Whether what isobar wrote stands no more, but what stood there before.
+pub(super) fn is_undone(root: &Root, entry: &Override) -> bool {
+    let Some(file) = known(&entry.file) else { return false };
+    let group = CgroupDir::open(root, &entry.path, entry.cgroup);
+    entry.before != entry.wrote
+        && group.and_then(|group| stands(&group, file)).is_ok_and(|live| live == entry.before)
 }
 
 /// What a file says; of `io.weight`, what holds where no device has a weight of its own.

@@ -140,9 +140,10 @@ impl Source for Live {
         }
     }
 
-    fn suspect(&mut self, suspects: Vec<CgroupId>) {
+    fn suspect(&mut self, suspects: Vec<CgroupId>, sample: &Sample) {
         if let Some(triggers) = &mut self.triggers {
-            triggers.suspect(suspects, clock::now().boot);
+            triggers.suspect(suspects, sample.at.boot);
+            triggers.follow(sample);
         }
     }
 
@@ -187,10 +188,7 @@ impl Source for Live {
             sample.gaps.extend(losses(kernel.lost, waited));
         }
         let mut capabilities = pressure_files(&sample);
-        if let Some(triggers) = &mut self.triggers {
-            triggers.follow(&sample);
-            capabilities.push(triggers.capability());
-        }
+        capabilities.extend(self.triggers.as_ref().map(Triggers::capability));
         capabilities.extend(self.programs());
         self.blind.iter().for_each(|blind| tell_blind(&mut capabilities, blind));
         // What ended with this tick is metered by the clock, not by when the tick was due.

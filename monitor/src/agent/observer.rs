@@ -33,7 +33,7 @@ impl<S: Source> Observer<S> {
         let mut publisher = Publisher::new(facts.clone(), clock::now(), channel().0);
         publisher.set_settings(&settings);
         let engine = Engine::new(settings, Standing::new(facts.n_cpus));
-        let sampler = Sampler { source, pods, listed: None, disks: None, disk_gaps: Vec::new() };
+        let sampler = Sampler::new(source, pods);
         let mut observer = Self { sampler, engine, publisher, meter: Meter::default() };
         observer.step();
         observer

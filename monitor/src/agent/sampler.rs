@@ -25,8 +25,8 @@ pub trait Source: Send + 'static {
     fn read(&mut self, cause: Cause, node: &Node) -> Reading;
     /// What calls for a sooner tick; asked for once, before the first.
     fn alarms(&mut self) -> Alarms;
-    /// Cgroups that are watched more closely until the next call.
-    fn suspect(&mut self, suspects: Vec<CgroupId>);
+    /// Cgroups of this sample that are watched more closely until the next call.
+    fn suspect(&mut self, suspects: Vec<CgroupId>, sample: &Sample);
     /// Whose processes are to be in the next samples, for a resource that is short; asked for when a
     /// look at them is due.
     fn look_for(&mut self, suspect: impl Fn(Resource) -> Option<Suspect>);
@@ -54,6 +54,10 @@ pub(super) struct Sampler<S> {
     pub(super) pods: Option<Pods>,
     /// Those of the API server, which knows better.
     pub(super) listed: Option<Pods>,
+    /// Those that an agent before this one knew, until the API server names them.
+    pub(super) left: Option<Pods>,
+    /// There is an API server.
+    pub(super) awaits_names: bool,
     /// What they have on disk.
     pub(super) disks: Option<PodDisks>,
     /// What of that could not be measured.
@@ -61,10 +65,16 @@ pub(super) struct Sampler<S> {
 }
 
 impl<S: Source> Sampler<S> {
+    /// Without an API server.
+    pub(super) fn new(source: S, pods: Option<Pods>) -> Self {
+        let (listed, left, awaits_names, disks, disk_gaps) = Default::default();
+        Self { source, pods, listed, left, awaits_names, disks, disk_gaps }
+    }
+
     /// Tells what names the pods while the cluster does not.
     pub(super) fn name_source(&self, all: &mut Vec<Capability>) {
         if self.listed.is_none() {
-            name_source(all, self.pods.as_ref());
+            name_source(all, self.left.as_ref(), self.pods.as_ref());
         }
     }
 
@@ -78,7 +88,8 @@ impl<S: Source> Sampler<S> {
     ) -> Reading {
         let mut reading = self.source.read(cause, &settings.node);
         let sample = &mut reading.sample;
-        sample.pods = self.listed.clone().or_else(|| self.pods.clone());
+        let known = [&self.listed, &self.left, &self.pods].into_iter().flatten().next();
+        (sample.pods, sample.awaits_names) = (known.cloned(), self.awaits_names);
         sample.pod_disks.clone_from(&self.disks);
         sample.gaps.extend(self.disk_gaps.iter().cloned());
         sample.generation = settings.generation;
@@ -90,11 +101,12 @@ impl<S: Source> Sampler<S> {
     }
 }
 
-/// `file` are the pods of the operator's.
-fn name_source(all: &mut Vec<Capability>, file: Option<&Pods>) {
-    let words = match file {
-        Some(pods) => format!("{} pods by the operator's file", pods.len()),
-        None => "by the names of their cgroups alone".into(),
+/// `file` are the pods of the operator's, `left` those of an agent before this one.
+fn name_source(all: &mut Vec<Capability>, left: Option<&Pods>, file: Option<&Pods>) {
+    let words = match (left, file) {
+        (Some(pods), _) => format!("{} pods as the agent before knew them", pods.len()),
+        (None, Some(pods)) => format!("{} pods by the operator's file", pods.len()),
+        (None, None) => "by the names of their cgroups alone".into(),
     };
     if let Some(of_cluster) = all.iter_mut().find(|one| one.name == "pods") {
         of_cluster.detail = format!("{}; {words}", of_cluster.detail);
@@ -107,23 +119,29 @@ fn name_source(all: &mut Vec<Capability>, file: Option<&Pods>) {
 mod tests {
     use super::*;
     use isobar_core::model::workload::Pod;
+    use std::sync::Arc;
 
     #[test]
     fn name_source_beside_what_the_cluster_says() {
-        let file = Pods::from(std::collections::BTreeMap::from([("u1".into(), Pod::default())]));
+        let pods = |uids: &[&str]| -> Pods {
+            let pods = uids.iter().map(|uid| ((*uid).to_owned(), Pod::default()));
+            Arc::new(pods.collect())
+        };
+        let (file, left) = (pods(&["u1"]), pods(&["u1", "u2"]));
         let failing =
             Capability::new("pods", CapabilityState::Absent, "cannot reach the API server");
         #[rustfmt::skip]
         let table = [
-            // the cluster says, the operator's file, state, detail
-            (None,           None,        CapabilityState::Attached, "by the names of their cgroups alone"),
-            (None,           Some(&file), CapabilityState::Attached, "1 pods by the operator's file"),
-            (Some(&failing), None,        CapabilityState::Absent,   "cannot reach the API server; by the names of their cgroups alone"),
-            (Some(&failing), Some(&file), CapabilityState::Absent,   "cannot reach the API server; 1 pods by the operator's file"),
+            // the cluster says, left by an agent, the operator's file, state, detail
+            (None,           None,        None,        CapabilityState::Attached, "by the names of their cgroups alone"),
+            (None,           None,        Some(&file), CapabilityState::Attached, "1 pods by the operator's file"),
+            (Some(&failing), None,        None,        CapabilityState::Absent,   "cannot reach the API server; by the names of their cgroups alone"),
+            (Some(&failing), None,        Some(&file), CapabilityState::Absent,   "cannot reach the API server; 1 pods by the operator's file"),
+            (Some(&failing), Some(&left), Some(&file), CapabilityState::Absent,   "cannot reach the API server; 2 pods as the agent before knew them"),
         ];
-        for (of_cluster, file, state, detail) in table {
+        for (of_cluster, left, file, state, detail) in table {
             let mut all: Vec<_> = of_cluster.cloned().into_iter().collect();
-            name_source(&mut all, file);
+            name_source(&mut all, left, file);
             let [pods] = &all[..] else { panic!("{all:?}") };
             assert_eq!((pods.state, &*pods.detail), (state, detail));
         }

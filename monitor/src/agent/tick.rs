@@ -87,10 +87,11 @@ impl<S: Source> Tick<S> {
     ) -> Result<Self, LockError> {
         let Plan { settings, publish, kubelet, pods } = plan;
         let facts = source.facts();
-        let (warm, from) = Warm::open(authority.state_dir(), &facts.boot_id);
-        let engine = Engine::new(settings, Standing::after(from, facts.n_cpus));
+        let (warm, left) = Warm::open(authority.state_dir(), &facts.boot_id);
+        let engine = Engine::new(settings, Standing::after(left.warm, facts.n_cpus));
+        let (left, awaits_names) = (left.pods.filter(|_| cluster.is_some()), cluster.is_some());
         let mut tick = Self {
-            sampler: Sampler { source, pods, listed: None, disks: None, disk_gaps: Vec::new() },
+            sampler: Sampler { left, awaits_names, ..Sampler::new(source, pods) },
             engine,
             actuator: Err("not opened yet".into()),
             is_outdated: false,
@@ -294,11 +295,14 @@ impl<S: Source> Tick<S> {
     }
 
     /// Cgroups that may be to blame are sampled more closely, while a threshold is due; and of the
-    /// aggressor the processes.
+    /// aggressor the processes. A trigger takes the kernel's lock on cgroups, for which a kill would wait.
     fn watch_suspects(&mut self, step: &Step) {
         let targets = step.decision.ranking.as_ref().map_or(&[][..], |_| &step.next_targets);
         let cgroups = targets.iter().flat_map(|target| target.cgroups().map(|(id, _)| id));
-        self.sampler.source.suspect(cgroups.collect::<Vec<CgroupId>>());
+        let before = self.engine.standing().before.as_ref();
+        if let Some(sample) = before.filter(|_| step.decision.relief.actions.is_empty()) {
+            self.sampler.source.suspect(cgroups.collect::<Vec<CgroupId>>(), sample);
+        }
         self.sampler.source.look_for(|of| suspect(of, &step.snapshot, &step.decision));
     }
 

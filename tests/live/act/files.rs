@@ -16,7 +16,7 @@ use super::place::{actor_of, against, options, settle};
 
 const MIB: u64 = 1 << 20;
 pub(super) const CPU: PressureSignal = PressureSignal::Cpu(Percent(40_00));
-const DISK: PressureSignal = PressureSignal::Disk(Percent(40_00));
+pub(super) const DISK: PressureSignal = PressureSignal::Disk(Percent(40_00));
 const MEMORY: PressureSignal = PressureSignal::Memory(Percent(40_00));
 
 /// A cgroup of plain files.

@@ -13,11 +13,17 @@ use super::settings::Node;
 /// driver, and by cgroupfs.
 const USUAL: [&str; 2] = ["/kubepods.slice", "/kubepods"];
 
-/// Where the configuration puts the cgroup of all pods, in the spelling of the driver that made one.
+/// Where the configuration puts the cgroup of all pods, in the spelling of the driver that made one. Of
+/// both, the one without pods is left from before the driver was changed.
 #[must_use]
 pub fn kubepods(node: &Node, cgroups: &BTreeMap<CgroupId, Arc<Cgroup>>) -> CgroupPath {
     let is_there = |path: &CgroupPath| cgroups.values().any(|cgroup| cgroup.path == *path);
-    names::kubepods(&names::as_spelled(node, is_there))
+    let is_of_pod = |path: &CgroupPath| matches!(Place::of(path), Place::Pod { .. });
+    let has_pods = |path: &CgroupPath| {
+        let mut all = cgroups.values().map(|cgroup| &cgroup.path);
+        all.any(|below| below.is_within(path) && is_of_pod(below))
+    };
+    names::kubepods(&names::as_spelled(&names::as_spelled(node, has_pods), is_there))
 }
 
 /// Where pods are in one tree.
@@ -90,6 +96,32 @@ impl<'a> Places<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::settings::CgroupDriver;
+
+    #[test]
+    fn kubepods_is_where_pods_are() {
+        let (own, other) = ("/kubepods", "/kubepods.slice");
+        let (own_pod, other_pod) = ("/kubepods/podu1", "/kubepods.slice/kubepods-podu1.slice");
+        #[rustfmt::skip]
+        let table: [(&[&str], &str); 7] = [
+            // cgroups, the cgroup of all pods where the configuration says cgroupfs
+            (&[],                            own),
+            (&[own],                         own),
+            (&[other],                       other),
+            (&[own, other],                  own),
+            (&[own, own_pod, other],         own),
+            (&[own, other, other_pod],       other),
+            (&[own, own_pod, other, other_pod], own),
+        ];
+        for (paths, want) in table {
+            let groups = paths.iter().map(|path| {
+                Arc::new(Cgroup { path: CgroupPath((*path).into()), ..Cgroup::default() })
+            });
+            let cgroups = (1..).map(CgroupId).zip(groups).collect();
+            let node = Node { cgroup_driver: CgroupDriver::Cgroupfs, ..Node::default() };
+            assert_eq!(&*kubepods(&node, &cgroups).0, want, "{paths:?}");
+        }
+    }
 
     #[test]
     fn place_of_a_pod_needs_root_above() {

@@ -58,6 +58,9 @@ pub struct Sample {
     /// By uid; `None` if no source of pods answered.
     #[serde(default)]
     pub pods: Option<Pods>,
+    /// There is a source of pods that may yet name those that it has not named.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub awaits_names: bool,
     /// What pods have on disk; `None` if no source told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_disks: Option<PodDisks>,

@@ -191,6 +191,13 @@ impl TakerStanding {
         ends.is_none_or(|(first, last)| last.at.since(first.at) < YOUNG)
     }
 
+    /// Whether a party has been there for less than half a minute.
+    pub(crate) fn is_new(&self, id: CgroupId) -> bool {
+        let n = self.parties.get(&id).map(VecDeque::len);
+        let first = n.and_then(|n| self.slots.get(self.slots.len().checked_sub(n)?));
+        first.zip(self.slots.back()).is_some_and(|(first, last)| last.at.since(first.at) < YOUNG)
+    }
+
     /// Drops parties that ended: what they held came back to the node, but for shared memory and tmpfs.
     fn forget_ended(&mut self, before: Option<&Sample>, sample: &Sample, there: &Parties<'_>) {
         let gone: Vec<_> = self.parties.extract_if(.., |id, _| !there.contains_key(id)).collect();

@@ -38,7 +38,7 @@ impl Actuator {
     /// Evicts, stops or kills the victim.
     pub(super) fn end(&mut self, action: &Action, began: Nanos) -> Result<Outcome, ActError> {
         let target = self.open_target(action)?;
-        let node = node(&self.root, &self.options, &self.deny);
+        let node = node(&self.root, &self.options, &self.deny, &self.killer);
         if !action.is_enforced {
             let would = would_end(&target, action);
             if target.n_work() > 0 {
@@ -118,7 +118,7 @@ impl Actuator {
             return Ok(opened);
         }
         self.deny.find_own(&self.options.proc);
-        let node = node(&self.root, &self.options, &self.deny);
+        let node = node(&self.root, &self.options, &self.deny, &self.killer);
         match action.step {
             StepKind::Evict => OpenTarget::open_idle(node, &action.target, HELD),
             _ => OpenTarget::open(node, &action.target, HELD),

@@ -6,15 +6,19 @@ use super::ending::longest;
 use super::{Actuator, node};
 use crate::act::cgroup::{CgroupDir, Root};
 use crate::act::error::ActError;
+use crate::act::ledger::Override;
 use crate::act::mark;
 use crate::act::process::processes;
 use crate::act::target::OpenTarget;
+use crate::act::throttle;
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::decision::{Action, InForce, Phase};
 use isobar_core::model::units::Nanos;
 
 /// How often the ledger is looked through for what no longer matters.
 const PRUNED: Nanos = Nanos::SECOND;
+/// What isobar wrote stands by then, also where the kernel was slow to take it.
+const WRITTEN: Nanos = Nanos(3 * Nanos::SECOND.0);
 
 impl Actuator {
     /// Drops what no longer matters, if that is due; whether it was.
@@ -23,6 +27,7 @@ impl Actuator {
             return false;
         }
         self.pruned = now;
+        self.end_undone(now);
         let kept = self.undo_left();
         let root = &self.root;
         self.ledger.prune(now, |path, id| kept.contains(&id) || is_there(root, path, id));
@@ -53,7 +58,7 @@ impl Actuator {
     }
 
     fn extend_mark(&mut self, action: &Action) -> Result<Vec<String>, ActError> {
-        let node = node(&self.root, &self.options, &self.deny);
+        let node = node(&self.root, &self.options, &self.deny, &self.killer);
         let target = OpenTarget::open(node, &action.target, 0)?;
         let is_new = |group: &&CgroupDir| self.ledger.override_of(group.id, mark::SCORE).is_none();
         let new: Vec<_> = target.work().filter(is_new).collect();
@@ -81,6 +86,26 @@ impl Actuator {
             }
         });
         failed.collect()
+    }
+
+    /// Ends squeezes that another program has undone, as `systemctl daemon-reload` does of pods' slices. They
+    /// may be decided anew.
+    fn end_undone(&mut self, now: Nanos) {
+        let is_old = |e: &&InForce| e.phase == Phase::Squeezed && now.since(e.since) >= WRITTEN;
+        let old = self.ledger.in_force().iter().filter(is_old).map(|entry| entry.action.id);
+        let mut ended: BTreeSet<u64> = old.collect();
+        let is_undone = |entry: &&Override| {
+            entry.actions.is_subset(&ended) && throttle::is_undone(&self.root, entry)
+        };
+        let undone: Vec<_> = self.ledger.overrides().iter().filter(is_undone).cloned().collect();
+        for Override { cgroup, path, file, before, .. } in &undone {
+            tracing::warn!("{path}/{file} is {before} again: another program has undone a squeeze");
+            self.ledger.forget(*cgroup, file);
+        }
+        ended.retain(|id| undone.iter().any(|entry| entry.actions.contains(id)));
+        let overrides = self.ledger.overrides();
+        ended.retain(|id| !overrides.iter().any(|entry| entry.actions.contains(id)));
+        ended.into_iter().for_each(|id| self.ledger.remove(id));
     }
 
     /// After a crash the victims of the agent before are not followed any more.

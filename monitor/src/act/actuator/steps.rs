@@ -93,7 +93,7 @@ impl Actuator {
 
     pub(super) fn mark(&mut self, action: &Action, began: Nanos) -> Result<String, ActError> {
         self.deny.find_own(&self.options.proc);
-        let node = node(&self.root, &self.options, &self.deny);
+        let node = node(&self.root, &self.options, &self.deny, &self.killer);
         let target = OpenTarget::open(node, &action.target, 0)?;
         let _ = self.ledger.begin(action, began, target.before(), Phase::Marked);
         let mark = |group| mark::mark(&self.options.proc, group, action, &mut self.ledger);
@@ -128,7 +128,7 @@ impl Actuator {
     /// Hurries processes that were killed before, and where none was, those that are dying.
     pub(super) fn release_memory(&mut self, action: &Action) -> Result<Done, ActError> {
         let ids: Vec<_> = target::cgroups(&action.target)?.into_iter().map(|(id, _)| id).collect();
-        let node = node(&self.root, &self.options, &self.deny);
+        let node = node(&self.root, &self.options, &self.deny, &self.killer);
         let mut opened = None;
         let its = self.endings.iter().position(|ending| ending.target.is_within(&ids));
         let target = match its {

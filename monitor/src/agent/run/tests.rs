@@ -37,7 +37,7 @@ impl Source for Counted {
         Alarms::default()
     }
 
-    fn suspect(&mut self, _: Vec<CgroupId>) {
+    fn suspect(&mut self, _: Vec<CgroupId>, _: &Sample) {
         self.suspected.fetch_add(1, Ordering::SeqCst);
     }
 

@@ -28,7 +28,7 @@ impl Source for Still {
         Alarms::default()
     }
 
-    fn suspect(&mut self, _: Vec<CgroupId>) {}
+    fn suspect(&mut self, _: Vec<CgroupId>, _: &Sample) {}
 
     fn look_for(&mut self, suspect: impl Fn(Resource) -> Option<Suspect>) {
         assert_eq!(suspect(Resource::Cpu), None, "nobody waits");

@@ -33,9 +33,10 @@ pub(super) enum Set {
 }
 
 impl Set {
-    /// Whether it measures waits for a CPU. These sets are paused together.
+    /// Whether it follows waits for a CPU, and is paused if that costs too much. Throttling is not: to
+    /// detach its programs takes seconds while tasks are throttled, and the tick would wait for that.
     pub(super) fn is_waits(self) -> bool {
-        matches!(self, Self::Waits | Self::Throttle)
+        self == Self::Waits
     }
 }
 

@@ -300,6 +300,9 @@ pub enum SparedReason {
     WithinRequest,
     /// It lies outside the limit that is short, so its end frees nothing below it.
     OutsideLimit,
+    /// For less than 30 s its cgroup is there and no source has named it, which may say that it is never
+    /// evicted.
+    NotYetNamed,
 }
 
 #[cfg(test)]

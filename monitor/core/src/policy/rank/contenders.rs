@@ -53,7 +53,11 @@ pub(super) fn of_node(
         let (harm, part) = (entry.map(|entry| entry.harm_of(resource)), part(entry, resource));
         let known = pod.map(|pod| Contender::of(pod, class, &settings.ranking));
         let contender = known.unwrap_or_else(|| Contender::unknown(uid, class));
-        let spared = contender.spared.or_else(|| protected_pods.get(uid).copied());
+        let is_new = || uses.id.is_some_and(|id| node.takers.is_new(id));
+        let is_not_yet_named = sample.awaits_names && pod.is_none() && is_new();
+        let not_yet_named = is_not_yet_named.then_some(SparedReason::NotYetNamed);
+        let spared =
+            contender.spared.or_else(|| protected_pods.get(uid).copied()).or(not_yet_named);
         let usage = match resource {
             Resource::Io => entry.map(|entry| Quantity::bytes(entry.taken)),
             Resource::Storage | Resource::Inodes => on_disk(sample, purpose, uid, pod),

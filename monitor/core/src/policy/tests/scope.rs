@@ -10,6 +10,7 @@ use crate::model::sample::{Moment, Sample};
 use crate::model::settings::{Settings, WorkloadRule};
 use crate::model::threshold::{Amount, Signal, Threshold};
 use crate::model::units::{Bytes, Nanos};
+use crate::model::workload::{Pod, Pods};
 use crate::policy::engine::{Engine, Standing, Step};
 
 const MIB: u64 = 1 << 20;
@@ -23,8 +24,18 @@ fn cgroup(path: &str, held: u64, max: Limit, is_delegated: bool) -> Cgroup {
     Cgroup { path, memory, is_delegated, pids_current: Some(1), ..Cgroup::default() }
 }
 
-/// The last of some ticks in which `last` holds 8 MiB more each second.
+/// The last of twenty ticks in which `last` holds 8 MiB more each second.
 fn judge(cgroups: &[(&str, u64, Limit, bool)], last: &str) -> Step {
+    judge_for(20, cgroups, last, |sample| sample)
+}
+
+/// The last of `n` ticks, of which the samples are made otherwise.
+fn judge_for(
+    n: u64,
+    cgroups: &[(&str, u64, Limit, bool)],
+    last: &str,
+    otherwise: impl Fn(Sample) -> Sample,
+) -> Step {
     let value = Amount::Quantity("100Mi".parse().unwrap());
     let signal = Signal::AllocatableMemoryAvailable;
     let hard = Threshold { signal, value, grace: Nanos(0), min_reclaim: None };
@@ -65,7 +76,7 @@ fn judge(cgroups: &[(&str, u64, Limit, bool)], last: &str) -> Step {
         sample.node.memory = Some(memory);
         sample
     };
-    (1..=20).map(|n| engine.step(tick(n))).last().unwrap()
+    (1..=n).map(|n| engine.step(otherwise(tick(n)))).last().unwrap()
 }
 
 #[test]
@@ -100,4 +111,41 @@ fn scope_the_pods_limit_is_paid_below_it() {
     assert_eq!(names, ["u2"], "the Guaranteed pod keeps to its request");
     let service = ranking.spared.iter().find(|one| one.name == "nightly-report").unwrap();
     assert_eq!(service.why, SparedReason::OutsideLimit);
+}
+
+/// Its name may say that it is never evicted.
+#[test]
+fn scope_a_pod_that_no_source_has_named_yet_is_spared_for_a_while() {
+    let pods: Pods = Arc::new([("u1", "web"), ("u2", "leak")].map(named).into());
+    #[rustfmt::skip]
+    let table = [
+        // may be named yet, is named, seconds since the agent began; is it a candidate?
+        (false, false, 20, true),
+        (true,  false, 20, false),
+        (true,  true,  20, true),
+        (true,  false, 40, true),
+    ];
+    for (awaits_names, is_named, n, want) in table {
+        let cgroups = [
+            ("/kubepods", 820 - 8 * n, Limit::At(900 * MIB), false),
+            ("/kubepods/besteffort", 0, Limit::Max, false),
+            ("/kubepods/besteffort/podu2", 780 - 8 * n, Limit::Max, false),
+            ("/kubepods/burstable", 0, Limit::Max, false),
+            ("/kubepods/burstable/podu1", 40, Limit::Max, false),
+        ];
+        let step = judge_for(n, &cgroups, "/kubepods/besteffort/podu2", |sample| Sample {
+            awaits_names,
+            pods: is_named.then(|| Arc::clone(&pods)),
+            ..sample
+        });
+        let ranking = step.decision.ranking.unwrap();
+        let is_candidate = ranking.candidates.iter().any(|one| one.uid == "u2");
+        assert_eq!(is_candidate, want, "{awaits_names} {is_named} {n}");
+        let why = ranking.spared.iter().find(|one| one.uid == "u2").map(|one| one.why);
+        assert_eq!(why, (!want).then_some(SparedReason::NotYetNamed));
+    }
+}
+
+fn named((uid, name): (&str, &str)) -> (String, Pod) {
+    (uid.into(), Pod { uid: uid.into(), name: name.into(), ..Pod::default() })
 }
