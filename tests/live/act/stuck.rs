@@ -136,7 +136,7 @@ fn kill_vfork_parent() {
     // SAFETY: it makes three system calls and allocates nothing.
     unsafe { victim.pre_exec(clone) };
     group.begin(&mut victim);
-    wait("it waits for its child", || group.states().contains('D'));
+    wait("it waits for its child", || group.pids().len() == 2 && group.states().contains('D'));
     let (mut actor, _state) = actor();
     let outcome = actor.take(&enforced(KillContainers, group.target()));
     let outcome = settle(&mut actor, outcome);
