@@ -5,7 +5,7 @@ mod cli;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match cli::run() {
+    let code = match cli::run() {
         Ok(code) => code.into(),
         // The reader of the output has closed the pipe, as `head` does: not an error.
         Err(error) if cli::exit::is_broken_pipe(&error) => ExitCode::SUCCESS,
@@ -13,5 +13,7 @@ fn main() -> ExitCode {
             cli::output::say(cli::exit::text_of(&error));
             cli::exit::code_of(&error).into()
         }
-    }
+    };
+    cli::log::flush();
+    code
 }

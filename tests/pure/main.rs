@@ -57,6 +57,7 @@ mod screen;
 mod sessions;
 mod source;
 mod stream;
+mod stuck;
 mod summary;
 mod sysdump;
 mod ticks;

@@ -1,9 +1,14 @@
 //! Diagnostics on stderr: text on a terminal, JSON lines, or lines with a priority for the journal.
 
-use std::env;
+mod queue;
+
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fmt;
 use std::io::{self, Write as _};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+use std::{env, panic};
 
 use anstream::{AutoStream, ColorChoice};
 use clap::ValueEnum;
@@ -15,6 +20,8 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
+
+use self::queue::Queue;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
@@ -68,11 +75,58 @@ pub(crate) fn release() {
     let _ = io::stderr().write_all(&held.unwrap_or_default());
 }
 
-/// stderr, or what is held.
+/// What an agent says, if [`WRITER`] is there.
+static QUEUE: Queue = Queue::new();
+/// The thread that writes what is in the queue.
+static WRITER: OnceLock<ThreadId> = OnceLock::new();
+/// How long an exit or a panic waits for the reader of stderr.
+const FLUSHED_WITHIN: Duration = Duration::from_secs(1);
+
+/// From now on nothing waits for the reader of stderr, be it a panic.
+///
+/// # Errors
+/// If no thread can be made.
+pub(crate) fn queue() -> io::Result<()> {
+    let writer = thread::Builder::new().name("log".into()).spawn(|| {
+        QUEUE.write(io::stderr(), |n| {
+            tracing::warn!(n, "{n} lines of this log were left out: stderr was not read");
+        })
+    })?;
+    WRITER.get_or_init(|| writer.thread().id());
+    panic::set_hook(Box::new(|why| {
+        let this = thread::current();
+        let mut text = format!("thread '{}' {why}\n", this.name().unwrap_or("<unnamed>"));
+        let trace = Backtrace::capture();
+        if trace.status() == BacktraceStatus::Captured {
+            text.push_str(&format!("{trace}\n"));
+        }
+        say(&text);
+        // A second panic ends the process.
+        flush();
+    }));
+    Ok(())
+}
+
+/// Has `text` written as a line of the log is.
+pub(crate) fn say(text: &str) {
+    // Without a reader of stderr there is no place for a diagnostic.
+    let _ = Stderr.write_all(text.as_bytes());
+}
+
+/// Waits until all that was said is written, where there is a queue, but not for long.
+pub(crate) fn flush() {
+    QUEUE.flush(FLUSHED_WITHIN);
+}
+
+/// stderr, the way to it, or what is held.
 struct Stderr;
 
 impl io::Write for Stderr {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if WRITER.get().is_some_and(|writer| *writer != thread::current().id()) {
+            QUEUE.put(bytes);
+            return Ok(bytes.len());
+        }
         let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(kept) = held.as_mut() else {
             drop(held);

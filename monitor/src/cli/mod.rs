@@ -17,7 +17,7 @@ mod explain;
 mod incidents;
 mod input;
 mod limits;
-mod log;
+pub(crate) mod log;
 mod man;
 mod manifest;
 mod new_file;

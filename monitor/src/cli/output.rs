@@ -1,7 +1,7 @@
 //! `-o`: the output formats.
 
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io::Write;
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_transcode::{Transcoder, transcode};
 
+use super::log;
 use super::terminal::{self, harmless};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -31,7 +32,7 @@ pub(crate) enum Format {
 /// `eprintln!` would panic.
 pub(crate) fn say(text: impl Display) {
     for line in text.to_string().lines() {
-        let _ = writeln!(io::stderr(), "{}", harmless(line));
+        log::say(&format!("{}\n", harmless(line)));
     }
 }
 

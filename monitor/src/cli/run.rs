@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use isobar::agent::{
     self, LISTEN, Live, Mode, OpenError, Options, Orders, RECORDING_DIR, Record, STATE_DIR,
@@ -20,6 +20,7 @@ use isobar_core::model::units::{Bytes, Percent};
 
 use super::duration::duration;
 use super::exit::Code;
+use super::log;
 use super::plan::{PlanArgs, host_name};
 
 /// Where a kubelet listens unless it is told otherwise.
@@ -196,6 +197,8 @@ fn percent(text: &str) -> Result<Percent, String> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Code> {
+    let survival = Survival::begin();
+    log::queue().context("cannot start the thread that writes the log")?;
     if !args.listen.is_local() {
         tracing::warn!(
             listen = %args.listen,
@@ -228,7 +231,7 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
         },
         cluster,
         state_dir: args.state_dir.clone(),
-        survival: Some(Survival::begin()),
+        survival: Some(survival),
     };
     agent::run::<Live, OpenError>(options, || Live::open(&sources).inspect(Live::tell))?;
     Ok(Code::Ok)
