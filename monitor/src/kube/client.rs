@@ -27,6 +27,9 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// How long after a watch has failed the API server is asked whether it is back, at first and at most. A
 /// failing watch reports an error at least this often, so a longer silence means that it works.
 pub(super) const PROBED: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(120));
+/// How long a watch lasts: a server that has fallen silent is noticed five seconds later. A watch resumes where
+/// the one before ended. Two of each of 5,000 nodes are 170 in a second; kubelets renew 500 leases.
+const WATCHED: Duration = Duration::from_secs(60);
 /// Until then it is taken for one that answers: an eviction that it does not answer costs its deadline.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 /// How long until a configuration that cannot be used is read again: a service account's files may
@@ -162,6 +165,12 @@ pub(super) async fn answers(client: &Client) -> bool {
         }
     }
     false
+}
+
+/// A watch of the objects that `fields` select, which ends at another time than those of other nodes.
+pub(super) fn watch_of(fields: &str) -> watcher::Config {
+    let seconds = about(WATCHED).as_secs();
+    watcher::Config::default().timeout(u32::try_from(seconds).unwrap_or(u32::MAX)).fields(fields)
 }
 
 /// What has become of a watch that fails.

@@ -45,21 +45,29 @@ const ASKED_AGAIN: Duration = Duration::from_secs(15);
 /// The policies in deploy/ that limit what isobar may do to pods.
 const OWN_POLICIES: [&str; 2] = ["isobar-evictions", "isobar-deletions"];
 
-/// Evicts what is asked for until the agent leaves.
+/// What is looked into once an eviction has failed.
+#[derive(Debug, Clone, Copy)]
+struct Doubts<'a> {
+    is_allowed: &'a Notify,
+    is_answering: &'a Notify,
+}
+
+/// Evicts what is asked for until the agent leaves. One that is not answered has the server `doubted`.
 pub(super) async fn answer(
     client: Client,
     mut requests: mpsc::Receiver<Request>,
     enforced: watch::Receiver<Option<Deletion>>,
-    is_allowed: &AtomicBool,
+    (is_allowed, doubted): (&AtomicBool, &Notify),
     board: &Board,
 ) {
     let refused = Notify::new();
+    let doubts = Doubts { is_allowed: &refused, is_answering: doubted };
     let asking = ask_whether_allowed(&client, enforced, &refused, is_allowed, board);
     let evicting = async {
         while let Some(request) = requests.recv().await {
             let result = match request.members.is_empty() {
-                true => in_time(&client, &request, &refused).await,
-                false => group::in_time(&client, &request, &refused, board).await,
+                true => in_time(&client, &request, doubts).await,
+                false => group::in_time(&client, &request, doubts, board).await,
             };
             // An actuator that was opened anew no longer waits for it.
             let _ = request.reply.send(Answer { action: request.action, result }).await;
@@ -146,21 +154,26 @@ async fn may(client: &Client, verb: &str, subresource: Option<&str>) -> Result<b
 
 /// Evicts the pod if the deadline of its step leaves time for it, and gives up at that deadline: then
 /// another step follows, and a late eviction would end a second pod for the same memory.
-async fn in_time(client: &Client, request: &Request, refused: &Notify) -> Result<String, Refusal> {
+async fn in_time(
+    client: &Client,
+    request: &Request,
+    doubts: Doubts<'_>,
+) -> Result<String, Refusal> {
     let Request { namespace, name, deadline, .. } = request;
     let left = Duration::from_nanos(deadline.since(clock::now().boot).0);
     if left.is_zero() {
         let why = "the requests before it took all of its time";
         return Err(Refusal::Failed(format!("{namespace}/{name} is not evicted: {why}")));
     }
-    timeout(left, evict(client, request, refused)).await.unwrap_or_else(|_| {
+    timeout(left, evict(client, request, doubts)).await.unwrap_or_else(|_| {
+        doubts.is_answering.notify_one();
         let what = "the API server has not answered in time whether it evicts";
         Err(Refusal::Failed(format!("{what} {namespace}/{name}")))
     })
 }
 
 /// Evicts the pod; where that is refused for good and the configuration says so, deletes it.
-async fn evict(client: &Client, request: &Request, refused: &Notify) -> Result<String, Refusal> {
+async fn evict(client: &Client, request: &Request, doubts: Doubts<'_>) -> Result<String, Refusal> {
     let Request { namespace, name, deadline, .. } = request;
     let who = format!("{namespace}/{name}");
     let began = clock::now().boot;
@@ -191,8 +204,10 @@ async fn evict(client: &Client, request: &Request, refused: &Notify) -> Result<S
                 Err(why) => why,
             },
         };
-        if why.code == Some(403) {
-            refused.notify_one();
+        match why.code {
+            None => doubts.is_answering.notify_one(),
+            Some(403) => doubts.is_allowed.notify_one(),
+            Some(_) => {}
         }
         let verdict = verdict(&why, name);
         if because.is_none() && verdict.is_mended_by(request.deletion) {

@@ -32,7 +32,7 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::runtime;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::timeout;
 
 pub use self::board::Configz;
@@ -113,15 +113,16 @@ impl ApiServer {
                     client = connect(&access.connection, board) => client,
                     _ = last => return,
                 };
+                let doubted = Notify::new();
                 let rest = async {
                     tokio::join!(
-                        pods::watch(client.clone(), &access.node, is_answering, board),
+                        pods::watch(client.clone(), &access.node, (is_answering, &doubted), board),
                         events::post(client.clone(), &access, from_notes, board),
                         evict::answer(
                             client.clone(),
                             from_requests,
                             from_evictions,
-                            &is_allowed,
+                            (&is_allowed, &doubted),
                             board
                         ),
                         kubelet::ask(&access, is_answering, board),

@@ -7,7 +7,7 @@ use std::pin::pin;
 use k8s_openapi::api::core::v1::{self, NodeCondition, Taint};
 use kube::api::{ApiResource, Object};
 use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::{Config, Event, watcher};
+use kube::runtime::watcher::{Event, watcher};
 use kube::{Api, Client};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
@@ -16,7 +16,7 @@ use tokio::time::sleep;
 use tokio_stream::StreamExt as _;
 
 use super::board::{Board, Report};
-use super::client::{Failure, PROBED, Trouble, answers, is_too_old};
+use super::client::{Failure, PROBED, Trouble, answers, is_too_old, watch_of};
 use super::jitter::about;
 use isobar_core::model::quantity::ResourceList;
 
@@ -54,7 +54,7 @@ pub(super) async fn watch(
     to: &watch::Sender<Option<Node>>,
     board: &Board,
 ) {
-    let config = Config::default().fields(&format!("metadata.name={name}"));
+    let config = watch_of(&format!("metadata.name={name}"));
     let begin = || watcher(api(client.clone()), config.clone()).default_backoff();
     let mut events = pin!(begin());
     // Whether the cluster has the node; `None` until that was told.

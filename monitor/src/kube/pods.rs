@@ -19,13 +19,14 @@ use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Config, Event, watcher};
 use kube::{Api, Client, Resource};
 use serde::{Deserialize, Deserializer};
+use tokio::sync::Notify;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use tokio_stream::{Stream, StreamExt as _};
 
 use super::board::{Board, Namer, Report};
 use super::bound::Excess;
-use super::client::{Failure, PROBED, Trouble, answers, is_too_old};
+use super::client::{Failure, PROBED, Trouble, answers, is_too_old, watch_of};
 use super::jitter::about;
 use crate::clock;
 use crate::config::pods::told;
@@ -36,6 +37,7 @@ use isobar_core::policy::assess::critical::SOURCE;
 /// The name of this part in capabilities.
 pub(super) const NAME: &str = "pods";
 const PERMISSION: &str = "allow it to get, list and watch pods";
+const UNANSWERED: &str = "the API server has answered neither an eviction nor GET /version";
 /// Pods of one node that are known at most, and pods that are left out by name: a kubelet runs some
 /// hundred, and a server that goes on telling of more would take all memory.
 const MOST: usize = 5_000;
@@ -48,15 +50,20 @@ const LASTED: Nanos = Nanos(10 * Nanos::SECOND.0);
 /// What changes is told so often at most: a pod's owner may change it many times a second.
 const TOLD_EVERY: Duration = Duration::from_millis(100);
 
-/// Watches until the agent leaves. `is_answering` tells whether the API server answers.
-pub(super) async fn watch(client: Client, node: &str, is_answering: &AtomicBool, board: &Board) {
+/// Watches until the agent leaves. `is_answering` tells whether the API server answers, which is looked into
+/// once it is `doubted`.
+pub(super) async fn watch(
+    client: Client,
+    node: &str,
+    (is_answering, doubted): (&AtomicBool, &Notify),
+    board: &Board,
+) {
     let api: Api<Told> = Api::all(client.clone());
-    let server = Server { client, is_answering, board };
+    let server = Server { client, is_answering, doubted, board };
     let mut seen = Seen::default();
     let mut page = None;
     loop {
-        let config = Config { page_size: page, ..Config::default() };
-        let config = config.fields(&format!("spec.nodeName={node}"));
+        let config = Config { page_size: page, ..watch_of(&format!("spec.nodeName={node}")) };
         // As a kubelet lists them, from the server's cache: it would answer with all at once, and
         // before Kubernetes 1.34 each page is read from etcd, and for that pods of the whole cluster.
         let config = if page.is_none() { config.any_semantic() } else { config };
@@ -90,6 +97,16 @@ where
             _ = telling.tick(), if is_new => {
                 is_new = false;
                 server.tell(seen);
+                continue;
+            }
+            () = server.doubted.notified() => {
+                if !server.probe().await {
+                    // A watch that says nothing has not noticed.
+                    if trouble.is_none() {
+                        server.board.report(NAME, Report::Fails(UNANSWERED.into(), None));
+                    }
+                    (trouble, wait) = (trouble.or(Some(Trouble::Cut)), PROBED.0);
+                }
                 continue;
             }
             () = sleep(about(wait)), if trouble.is_some() => {
@@ -151,6 +168,7 @@ fn smaller(why: &watcher::Error, page: Option<u32>) -> Option<u32> {
 struct Server<'a> {
     client: Client,
     is_answering: &'a AtomicBool,
+    doubted: &'a Notify,
     board: &'a Board,
 }
 

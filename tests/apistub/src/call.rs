@@ -132,7 +132,7 @@ impl Call {
     }
 
     /// The value of a query parameter, if it has one.
-    pub(crate) fn option(&self, name: &str) -> Option<&str> {
+    pub fn option(&self, name: &str) -> Option<&str> {
         self.query.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 

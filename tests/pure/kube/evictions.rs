@@ -1,5 +1,7 @@
 //! Evictions, from a request of the actuator to its answer.
 
+use std::sync::atomic::Ordering;
+
 use super::*;
 use isobar::act::evict::{Answer, Refusal, Request};
 use isobar_apistub::{Effect, Fault};
@@ -315,7 +317,7 @@ fn kube_evictions_end_with_their_deadline() {
 #[test]
 fn kube_evictions_stay_possible_while_a_review_fails() {
     let bed = Bed::new();
-    let is_allowed = || bed.api.way().is_allowed.load(std::sync::atomic::Ordering::Relaxed);
+    let is_allowed = || bed.api.way().is_allowed.load(Ordering::Relaxed);
     eventually("evictions are allowed", is_allowed);
     let failure = Effect::Status { code: 500, retry_after_seconds: None };
     bed.stub.add_fault(Fault::new("create", "*", failure));
@@ -331,9 +333,7 @@ fn kube_evictions_stay_possible_while_a_review_fails() {
 fn kube_evictions_need_permission_and_an_answer() {
     let is_open = |bed: &Bed| {
         let way = bed.api.way();
-        [way.is_answering, way.is_allowed]
-            .iter()
-            .all(|is| is.load(std::sync::atomic::Ordering::Relaxed))
+        [way.is_answering, way.is_allowed].iter().all(|is| is.load(Ordering::Relaxed))
     };
     let bed = Bed::new();
     eventually("evictions are possible", || is_open(&bed));
@@ -344,5 +344,33 @@ fn kube_evictions_need_permission_and_an_answer() {
     eventually("they are again", || is_open(&bed));
     eventually("the watch goes on", || {
         bed.capability("pods").as_deref() == Some("1 pods by the API server")
+    });
+}
+
+/// It goes on accepting connections, and the watch of the pods is not cut.
+#[test]
+fn kube_evictions_without_an_answer_have_the_server_probed() {
+    let bed = Bed::with(|stub| {
+        let mut pod = generate::pod("n1", "shop", "static");
+        pod["metadata"]["uid"] = json!("u1");
+        stub.kubelet_says("/stats/summary", json!({"pods": []}));
+        stub.kubelet_says("/pods", json!({"items": [pod]}));
+    });
+    let is_answering = || bed.api.way().is_answering.load(Ordering::Relaxed);
+    let told = || bed.capability("pods").unwrap_or_default();
+    eventually("the pod is known", || is_answering() && told() == "1 pods by the API server");
+    for path in ["/api/*", "/apis/*", "/version"] {
+        bed.stub.add_fault(Fault::new("*", path, Effect::Mute));
+    }
+    let Answer { result, .. } = answer(ask(&bed, "u", Duration::from_secs(2), Deletion::Never));
+    assert!(matches!(&result, Err(Refusal::Failed(why)) if why.contains("in time")), "{result:?}");
+    within(Duration::from_secs(5), "no other eviction is tried", || !is_answering());
+    eventually("it is told", || {
+        let words = "the API server has answered neither an eviction nor GET /version";
+        told() == format!("{words}; 1 pods by the kubelet's /pods")
+    });
+    bed.stub.clear_faults();
+    within(Duration::from_secs(40), "it answers again", || {
+        is_answering() && told() == "1 pods by the API server"
     });
 }

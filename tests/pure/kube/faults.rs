@@ -180,3 +180,19 @@ fn is_given_up(faults: Vec<Fault>, capability: &str, detail: &str) {
         bed.api.pods().is_some_and(|pods| pods.len() == 1)
     });
 }
+
+/// A server that accepts and says nothing more is noticed once that time and five seconds are over.
+#[test]
+fn kube_faults_watches_are_asked_for_no_longer_than_a_minute() {
+    let bed = Bed::new();
+    for path in ["/api/v1/pods", "/api/v1/nodes"] {
+        let lasts = || {
+            let seen = bed.stub.seen();
+            let mut its = seen.iter().map(|seen| &seen.call);
+            let watch = its.find(|call| call.verb == "watch" && call.path == path)?;
+            watch.option("timeoutSeconds")?.parse::<u64>().ok()
+        };
+        eventually(path, || lasts().is_some());
+        assert!((54..=66).contains(&lasts().unwrap()), "{path}: {:?} s", lasts());
+    }
+}

@@ -1,8 +1,8 @@
 //! Evictions of the pods of a group: the API knows no groups.
 
 use kube::Client;
-use tokio::sync::Notify;
 
+use super::Doubts;
 use crate::act::evict::{Refusal, Request};
 use crate::kube::board::Board;
 
@@ -11,7 +11,7 @@ use crate::kube::board::Board;
 pub(super) async fn in_time(
     client: &Client,
     request: &Request,
-    refused: &Notify,
+    doubts: Doubts<'_>,
     board: &Board,
 ) -> Result<String, Refusal> {
     let (mut n_evicted, mut forbidden, mut failed) = (0, None, None);
@@ -20,7 +20,7 @@ pub(super) async fn in_time(
         let Some((namespace, name)) = board.name_of(uid) else { continue };
         let (uid, members) = (uid.clone(), Vec::new());
         let one = Request { namespace, name, uid, members, ..request.clone() };
-        match super::in_time(client, &one, refused).await {
+        match super::in_time(client, &one, doubts).await {
             Ok(_) => n_evicted += 1,
             Err(Refusal::Forbidden(why) | Refusal::Partly(why)) => {
                 forbidden = forbidden.or(Some(why));
