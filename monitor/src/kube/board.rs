@@ -162,6 +162,13 @@ impl Board {
         self.0.borrow().is_followed
     }
 
+    /// Whether the API server was asked for the pods and does not tell.
+    pub(super) fn lacks_pods(&self) -> bool {
+        let known = self.0.borrow();
+        let pods = known.capabilities.get(pods::NAME);
+        pods.is_some_and(|pods| pods.state == CapabilityState::Absent)
+    }
+
     pub(super) fn set_disks(&self, disks: Option<PodDisks>) {
         self.0.send_modify(|known| known.disks = disks);
     }

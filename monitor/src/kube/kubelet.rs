@@ -29,6 +29,10 @@ const PERMISSION: &str =
     "allow it to get nodes/stats, nodes/pods and nodes/configz (fine-grained authorization)";
 const NO_ADDRESS: &str = "its address is not known: disk use of pods is not measured by it; \
                           set NODE_IP, or name it with --kubelet";
+/// Source: kubernetes `cmd/kubelet/app/auth.go`; `authentication.webhook.cacheTTL` and
+/// `authorization.webhook.cacheAuthorizedTTL` of its configuration, as they are by default.
+const UNCHECKED: &str = "the API server has to answer first: the kubelet has the API server check a token and \
+                         its rights, and remembers the answers for 2 and 5 minutes";
 /// Disks fill slowly; the kubelet itself looks as often.
 const READ_EVERY: Duration = Duration::from_secs(10);
 /// The kubelet reads its configuration only when it starts, which takes it less time than a round: limits
@@ -49,7 +53,7 @@ pub(super) async fn ask(access: &Access, is_answering: &AtomicBool, board: &Boar
             Err(why) => {
                 // Its certificate may have changed, and its configuration.
                 talk = talk.anew();
-                board.report(NAME, why.report(PERMISSION));
+                board.report(NAME, refusal(why, is_answering, board));
                 board.set_disks(None);
             }
         }
@@ -85,7 +89,7 @@ impl Talk {
             empty => empty.insert(connect_kubelet(access, kubelet).await?),
         };
         if self.config_in == 0 {
-            let is_told = configuration(client, board).await;
+            let is_told = configuration(client, is_answering, board).await;
             self.config_in = if is_told { CONFIG_EVERY } else { CONFIG_AGAIN };
         }
         self.config_in -= 1;
@@ -152,7 +156,7 @@ struct List {
 
 /// Reads the configuration that the kubelet runs with; what was read before holds if it cannot be.
 /// Whether it was read.
-async fn configuration(client: &Client, board: &Board) -> bool {
+async fn configuration(client: &Client, is_answering: &AtomicBool, board: &Board) -> bool {
     let read = get(client, "/configz").await.and_then(|answer| {
         let settings = config::kubelet_of(&answer).map_err(Failure::of_answer)?;
         Ok(Configz { answer, settings })
@@ -164,9 +168,19 @@ async fn configuration(client: &Client, board: &Board) -> bool {
             true
         }
         Err(why) => {
-            board.report(CONFIGURATION, why.report(PERMISSION));
+            board.report(CONFIGURATION, refusal(why, is_answering, board));
             false
         }
+    }
+}
+
+/// While the API server does not answer, a kubelet refuses every token that it does not remember: 401, or 500
+/// where it remembers the token and not its rights.
+fn refusal(why: Failure, is_answering: &AtomicBool, board: &Board) -> Report {
+    let is_away = !is_answering.load(Ordering::Relaxed) && board.lacks_pods();
+    match why.code {
+        Some(401 | 500) if is_away => Report::Fails(why.words, Some(UNCHECKED)),
+        _ => why.report(PERMISSION),
     }
 }
 

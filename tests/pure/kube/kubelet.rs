@@ -262,3 +262,31 @@ fn kubelet_that_refuses_the_token_later_is_told_and_asked_again() {
     bed.stub.clear_faults();
     eventually("with a new token it is known again", || bed.api.pod_disks().is_some());
 }
+
+#[test]
+fn kubelet_cannot_check_a_token_without_the_api_server() {
+    let status = |code| Effect::Status { code, retry_after_seconds: None };
+    #[rustfmt::skip]
+    let table = [
+        // the API server answers, the kubelet answers, remedy
+        (true,  401, "the token is not accepted: check the service account"),
+        (false, 401, "the kubelet has the API server check a token"),
+        (false, 500, "the kubelet has the API server check a token"),
+        (false, 403, "allow it to get nodes/stats"),
+    ];
+    thread::scope(|rows| {
+        for (answers, code, want) in table {
+            rows.spawn(move || {
+                let bed = Bed::with(|stub| {
+                    stub.add_fault(Fault::new("get", "/stats/summary", status(code)));
+                    if !answers {
+                        stub.add_fault(Fault::new("*", "/api/*", status(503)));
+                        stub.add_fault(Fault::new("*", "/version", status(503)));
+                    }
+                });
+                let remedy = || capability(&bed).and_then(|said| said.remedy).unwrap_or_default();
+                eventually(want, || remedy().contains(want));
+            });
+        }
+    });
+}
