@@ -1,6 +1,8 @@
 //! An agent beside processes that no longer read what it tells them: they hold up no tick.
 
+use std::fs::File;
 use std::io::{PipeWriter, Read as _, Write as _, pipe};
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -68,5 +70,30 @@ fn stuck_reader_of_the_log_holds_up_no_tick() {
         }
         // Until here the pipe has a reader.
         let _ = reader.read(&mut [0]);
+    }
+}
+
+/// What cannot be told is told again.
+#[test]
+fn stuck_service_manager_holds_up_no_tick() {
+    for is_read in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("notify.sock");
+        let manager = UnixDatagram::bind(&path).unwrap();
+        manager.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let other = UnixDatagram::unbound().unwrap();
+        other.set_nonblocking(true).unwrap();
+        let n = (0..).take_while(|_| other.send_to(b"X=1", &path).is_ok()).count();
+        let log = File::create(dir.path().join("log")).unwrap();
+        let agent = agent(dir.path()).env("NOTIFY_SOCKET", &path).stderr(log).spawn().unwrap();
+        if is_read {
+            thread::sleep(Duration::from_millis(1_500));
+            let mut buffer = [0; 4096];
+            let mut next = || manager.recv(&mut buffer).map(|n| text(&buffer[..n])).unwrap();
+            (0..n).for_each(|_| assert_eq!(next(), "X=1"));
+            let told = next();
+            assert!(told.starts_with("READY=1\nWATCHDOG=1\nSTATUS="), "{told}");
+        }
+        leaves(agent);
     }
 }

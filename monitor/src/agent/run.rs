@@ -1,8 +1,10 @@
 //! Opens everything, ticks beside the server until the end, and leaves in good order.
 
+use std::env;
 use std::future::pending;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::time::Duration;
@@ -238,8 +240,7 @@ async fn tick_until<S: Source>(
             pace.was_right();
         }
         tick.heed_kubelet(&mut orders);
-        notify_ticked(&tick, &decision, is_ready);
-        is_ready = true;
+        is_ready |= notify_ticked(&tick, &decision, is_ready);
     };
     notify(&[NotifyState::Stopping]);
     let source = tick.leave();
@@ -258,22 +259,27 @@ fn leave_without_tick((squeezes, last_word): (Option<Farewell>, Option<LastWord>
     }
 }
 
-/// The service manager hears of completed ticks alone.
-fn notify_ticked<S: Source>(tick: &Tick<S>, decision: &Decision, is_ready: bool) {
+/// The service manager hears of completed ticks alone. Whether it could be told.
+fn notify_ticked<S: Source>(tick: &Tick<S>, decision: &Decision, is_ready: bool) -> bool {
     let n_met = decision.assessment.met.len();
     let status = format!("{}; {n_met} thresholds are met", tick.words()).replace('\n', " ");
     let mut states = vec![NotifyState::Watchdog, NotifyState::Status(&status)];
     if !is_ready {
         states.insert(0, NotifyState::Ready);
     }
-    notify(&states);
+    notify(&states)
 }
 
-/// What cannot be said is not waited for: the watchdog draws its own conclusions.
-fn notify(states: &[NotifyState<'_>]) {
-    if let Err(why) = sd_notify::notify(states) {
-        tracing::debug!("cannot notify the service manager: {why}");
-    }
+/// What cannot be said is not waited for, as `sd_notify::notify` does while the manager does not read: the
+/// watchdog draws its own conclusions. Whether it was said.
+fn notify(states: &[NotifyState<'_>]) -> bool {
+    let Some(manager) = env::var_os("NOTIFY_SOCKET") else { return true };
+    let text: String = states.iter().map(|state| format!("{state}\n")).collect();
+    let sent = UnixDatagram::unbound().and_then(|socket| {
+        socket.set_nonblocking(true)?;
+        socket.send_to(text.as_bytes(), manager)
+    });
+    sent.inspect_err(|why| tracing::debug!("cannot notify the service manager: {why}")).is_ok()
 }
 
 /// Opens an address for a server.
