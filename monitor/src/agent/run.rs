@@ -270,8 +270,8 @@ fn notify_ticked<S: Source>(tick: &Tick<S>, decision: &Decision, is_ready: bool)
     notify(&states)
 }
 
-/// What cannot be said is not waited for, as `sd_notify::notify` does while the manager does not read: the
-/// watchdog draws its own conclusions. Whether it was said.
+/// What cannot be said is left out: `sd_notify::notify` would wait while the manager does not read, and ticks
+/// with it. The watchdog draws its own conclusions. Whether it was said.
 fn notify(states: &[NotifyState<'_>]) -> bool {
     let Some(manager) = env::var_os("NOTIFY_SOCKET") else { return true };
     let text: String = states.iter().map(|state| format!("{state}\n")).collect();
