@@ -77,6 +77,27 @@ fn allocatable_names_drift() {
     assert_eq!(got["layout"]["outgrown"], outgrown);
 }
 
+/// After a change of the cgroup driver both may be there until the node boots.
+#[test]
+fn allocatable_is_about_the_kubepods_that_has_processes() {
+    #[rustfmt::skip]
+    let table = [
+        // whether each has processes, the one that counts
+        ([("kubepods", true),  ("kubepods.slice", false)], "/kubepods"),
+        ([("kubepods", false), ("kubepods.slice", true)],  "/kubepods.slice"),
+    ];
+    for (groups, want) in table {
+        let machine = Machine::new();
+        for (path, is_populated) in groups {
+            let events = format!("populated {}", u8::from(is_populated));
+            machine.cgroup(path, &[("memory.max", "max"), ("cgroup.events", &events)], &[]);
+        }
+        let config = ours(&machine);
+        let got = json(&machine.isobar(&["allocatable", "--config", &config, "-o", "json"]));
+        assert_eq!(got["live"]["pods"]["path"], want);
+    }
+}
+
 #[test]
 fn allocatable_counts_outsiders() {
     let machine = Machine::new();

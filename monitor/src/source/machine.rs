@@ -123,11 +123,24 @@ impl Groups {
         text.split_whitespace().map(str::to_owned).collect()
     }
 
+    /// Whether the cgroup at `path` is there.
+    #[must_use]
+    pub fn exists(&self, path: &CgroupPath) -> bool {
+        self.root.path_of(path, "").is_dir()
+    }
+
+    /// Whether the cgroup at `path` is there and has a process, in it or below it.
+    #[must_use]
+    pub fn is_populated(&self, path: &CgroupPath) -> bool {
+        let events = fs::read_to_string(self.root.path_of(path, "cgroup.events"));
+        events.is_ok_and(|events| events.lines().any(|line| line == "populated 1"))
+    }
+
     /// The limits and the usage of the cgroup at `path`. A file that is missing because its
     /// controller is off is `None` without a gap.
     pub fn look(&self, path: &CgroupPath, gaps: &mut Vec<Gap>) -> Found {
         let dir: PathBuf = self.root.path_of(path, "");
-        let mut found = Found { path: path.clone(), exists: dir.is_dir(), ..Found::default() };
+        let mut found = Found { path: path.clone(), exists: self.exists(path), ..Found::default() };
         if !found.exists {
             return found;
         }

@@ -108,9 +108,11 @@ impl Survey {
     }
 }
 
-/// `node` with the cgroup driver by which kubepods is spelled here.
+/// `node` with the cgroup driver by which kubepods is spelled here. Of both, an empty one is left from before
+/// the driver was changed.
 pub fn spelled(groups: &Groups, node: &Node) -> Node {
-    names::as_spelled(node, |path| groups.look(path, &mut Vec::new()).exists)
+    let node = &names::as_spelled(node, |path| groups.is_populated(path));
+    names::as_spelled(node, |path| groups.exists(path))
 }
 
 /// The cgroups that the kubelet limits.
