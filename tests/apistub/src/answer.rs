@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::call::Call;
@@ -15,7 +15,7 @@ use crate::fault::Effect;
 use crate::kind::{Kind, Scope};
 use crate::review::is_review;
 use crate::status::Failure;
-use crate::{delete, discovery, evict, list, review, watch, write};
+use crate::{delete, evict, list, review, watch, write};
 
 pub(crate) enum Answer {
     Object(u16, Value),
@@ -75,7 +75,10 @@ pub(crate) fn answer(cluster: &Arc<Cluster>, call: &Call, effect: Option<Effect>
         return failure.into();
     }
     if call.resource.is_empty() {
-        return discovery::answer(call);
+        return match (call.verb.as_str(), call.path.as_str()) {
+            ("get", "/version") => Answer::Object(200, version()),
+            _ => Answer::Text(404, "404 page not found\n"),
+        };
     }
     if call.is_for_kubelet() {
         let said = cluster.kubelet_says().get(&call.path).cloned();
@@ -103,7 +106,6 @@ pub(crate) fn answer(cluster: &Arc<Cluster>, call: &Call, effect: Option<Effect>
         ("watch", "") => watch::open(cluster, call, kind, effect),
         ("create", "") => write::create(cluster, call, kind),
         ("create", "eviction") => evict::evict(cluster, call, kind),
-        ("update", "" | "status") => write::replace(cluster, call, kind),
         ("patch", "" | "status") => write::patch(cluster, call, kind),
         ("delete", "") => delete::delete(cluster, call, kind),
         _ => Err(Failure::new(
@@ -113,4 +115,19 @@ pub(crate) fn answer(cluster: &Arc<Cluster>, call: &Call, effect: Option<Effect>
         )),
     };
     done.unwrap_or_else(Answer::Refusal)
+}
+
+/// No release was ever called so: a log that shows it shows that it was not a real server.
+fn version() -> Value {
+    json!({
+        "major": "1",
+        "minor": "34",
+        "gitVersion": "v1.34.0-isobar-apistub",
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": "rustc",
+        "platform": "linux/amd64",
+    })
 }

@@ -27,8 +27,6 @@ pub enum Kubelet {
 /// What a test tells all connections at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Signal {
-    /// Watches that allow bookmarks send one.
-    Bookmark,
     /// Watches end with an error of code 410.
     Expire,
     /// Connections end with a reset.
@@ -55,12 +53,10 @@ pub(crate) struct Cluster {
     pub(crate) kubelet: Kubelet,
     /// What the kubelet's own server answers, by path.
     kubelet_says: Mutex<BTreeMap<String, Value>>,
-    /// How often a watch that allows them sends bookmarks.
-    pub(crate) bookmark_every: Duration,
 }
 
 impl Cluster {
-    pub(crate) fn new(kubelet: Kubelet, bookmark_every: Duration) -> Self {
+    pub(crate) fn new(kubelet: Kubelet) -> Self {
         let cluster = Self {
             store: Mutex::default(),
             changed: watch::Sender::new(0),
@@ -71,7 +67,6 @@ impl Cluster {
             tls: Mutex::default(),
             kubelet,
             kubelet_says: Mutex::default(),
-            bookmark_every,
         };
         cluster.change(|store| {
             for name in NAMESPACES {

@@ -11,7 +11,7 @@ use crate::cluster::{Cluster, Kubelet};
 use crate::kind::Kind;
 use crate::status::{Failure, success};
 use crate::store::{Key, Store, time};
-use crate::write::{dry_run, key};
+use crate::write::key;
 
 /// Of a pod that does not say, in seconds.
 const GRACE: i64 = 30;
@@ -23,21 +23,18 @@ pub(crate) struct Options {
     pub(crate) grace: Option<i64>,
     uid: Option<String>,
     version: Option<String>,
-    pub(crate) dry_run: bool,
 }
 
 impl Options {
     /// Keys that the server does not know, such as `grace_period_seconds`, are ignored.
-    pub(crate) fn read(options: &Value) -> Result<Self, Failure> {
+    pub(crate) fn read(options: &Value) -> Self {
         let text = |pointer| options.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-        let dry = options["dryRun"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        Ok(Self {
+        Self {
             // A negative grace counts as one second.
             grace: options["gracePeriodSeconds"].as_i64().map(|n| if n < 0 { 1 } else { n }),
             uid: text("/preconditions/uid"),
             version: text("/preconditions/resourceVersion"),
-            dry_run: dry_run(dry)?,
-        })
+        }
     }
 
     /// A version that was required is that of `changed` from now on: the server itself changed it.
@@ -66,11 +63,10 @@ impl Options {
 }
 
 pub(crate) fn delete(cluster: &Arc<Cluster>, call: &Call, kind: &Kind) -> Result<Answer, Failure> {
-    let mut options = Options::read(&call.body)?;
+    let mut options = Options::read(&call.body);
     if let Some(grace) = call.option("gracePeriodSeconds").and_then(|text| text.parse().ok()) {
         options.grace = Some(grace);
     }
-    options.dry_run |= dry_run(call.option("dryRun").into_iter())?;
     let key = key(call, kind);
     let object = cluster.change(|store| end(cluster, store, kind, &key, &options))?;
     let answer = match kind.name {
@@ -100,8 +96,6 @@ pub(crate) fn end(
     options.check(kind, &object)?;
     match next(kind, &object, options.grace) {
         Next::Unchanged => Ok(object),
-        Next::Ending(ending) if options.dry_run => Ok(Arc::new(ending)),
-        Next::Gone if options.dry_run => Ok(object),
         Next::Gone => {
             store.remove(key);
             Ok(object)

@@ -12,7 +12,7 @@ use crate::kind::Kind;
 use crate::select::Labels;
 use crate::status::{Failure, success};
 use crate::store::{Key, Store, now};
-use crate::write::{dry_run, key};
+use crate::write::key;
 
 const VIOLATES: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 const TWO_BUDGETS: &str = "This pod has more than one PodDisruptionBudget, which the eviction \
@@ -27,14 +27,12 @@ pub(crate) fn evict(cluster: &Arc<Cluster>, call: &Call, kind: &Kind) -> Result<
     cluster.change(|store| {
         let pod = store.get(&key).ok_or_else(|| Failure::not_found(kind, &key.name))?;
         if !ignores_budgets(&pod) {
-            ask_budget(store, &key, &pod, options.dry_run)?;
+            ask_budget(store, &key, &pod)?;
         }
         let mut options = options.clone();
-        if !options.dry_run {
-            options.check(kind, &pod)?;
-            if let Some(marked) = marked(&pod) {
-                options.follow(&store.put(key.clone(), marked));
-            }
+        options.check(kind, &pod)?;
+        if let Some(marked) = marked(&pod) {
+            options.follow(&store.put(key.clone(), marked));
         }
         end(cluster, store, kind, &key, &options)
     })?;
@@ -68,9 +66,7 @@ fn read(call: &Call) -> Result<Options, Failure> {
         let message = "name in URL does not match name in Eviction object";
         return Err(Failure::bad_request(message));
     }
-    let mut options = Options::read(&body["deleteOptions"])?;
-    options.dry_run |= dry_run(call.option("dryRun").into_iter())?;
-    Ok(options)
+    Ok(Options::read(&body["deleteOptions"]))
 }
 
 /// Pods that are over, have not begun or end already disrupt nothing.
@@ -81,7 +77,7 @@ fn ignores_budgets(pod: &Value) -> bool {
 }
 
 /// Takes one disruption from the budget that covers the pod, if one does.
-fn ask_budget(store: &mut Store, pod_key: &Key, pod: &Value, dry: bool) -> Result<(), Failure> {
+fn ask_budget(store: &mut Store, pod_key: &Key, pod: &Value) -> Result<(), Failure> {
     let covers = |key: &Key, budget: &Value| {
         let labels = Labels::of_object(&budget["spec"]["selector"]);
         key.namespace == pod_key.namespace && labels.is_some_and(|labels| labels.matches(pod))
@@ -97,12 +93,10 @@ fn ask_budget(store: &mut Store, pod_key: &Key, pod: &Value, dry: bool) -> Resul
         return Ok(());
     }
     let allowed = allowed(budget, &key.name)?;
-    if !dry {
-        let mut budget = Value::clone(budget);
-        budget["status"]["disruptionsAllowed"] = (allowed - 1).into();
-        budget["status"]["disruptedPods"][&pod_key.name] = now().into();
-        store.put(key.clone(), budget);
-    }
+    let mut budget = Value::clone(budget);
+    budget["status"]["disruptionsAllowed"] = (allowed - 1).into();
+    budget["status"]["disruptedPods"][&pod_key.name] = now().into();
+    store.put(key.clone(), budget);
     Ok(())
 }
 

@@ -2,43 +2,31 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use serde::Deserialize;
-
 use crate::call::Call;
 
 /// Makes requests go wrong that it matches.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// As RBAC names it; `*` matches every verb.
-    #[serde(default = "any")]
     pub verb: String,
     /// Without the query; `*` stands for any part.
-    #[serde(default = "any")]
     pub path: String,
     /// So many matching requests go well first.
-    #[serde(default)]
     pub after: u32,
     /// So many go wrong then; without it, all.
-    #[serde(default)]
     pub times: Option<u32>,
     pub effect: Effect,
 }
 
 /// What goes wrong.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// The answer comes so much later. Other faults of the same request still apply.
     Latency { millis: u64 },
     /// The connection ends with a reset, without an answer.
     Reset,
     /// A `Status` with this code, and with `Retry-After` where it has one.
-    Status {
-        code: u16,
-        #[serde(default)]
-        retry_after_seconds: Option<u64>,
-    },
+    Status { code: u16, retry_after_seconds: Option<u64> },
     /// The first event of a watch breaks off in the middle, and the connection ends.
     HalfLine,
     /// The request is done, and its answer is lost: the connection ends with a reset.
@@ -55,10 +43,6 @@ pub enum Effect {
     Text { code: u16, text: String },
     /// A watch that begins well, and whose first event is an error with code 410.
     Expire,
-}
-
-fn any() -> String {
-    "*".to_owned()
 }
 
 impl Fault {

@@ -11,12 +11,9 @@ pub(crate) struct Kind {
     pub(crate) group: &'static str,
     pub(crate) plural: &'static str,
     pub(crate) name: &'static str,
-    pub(crate) short: &'static str,
     pub(crate) scope: Scope,
     /// What a path may say after the object's name.
     pub(crate) subresources: &'static [&'static str],
-    /// Whether a replacement without a resourceVersion is accepted.
-    pub(crate) unconditional: bool,
     /// Which fields of the object a field selector may name, beside its name and namespace.
     pub(crate) selectable: &'static [&'static str],
 }
@@ -28,27 +25,23 @@ pub(crate) enum Scope {
 }
 
 /// Every version that is served is `v1`.
-pub(crate) const VERSION: &str = "v1";
+const VERSION: &str = "v1";
 
 #[rustfmt::skip]
-pub(crate) const KINDS: &[Kind] = &[
-    Kind { group: "", plural: "namespaces", name: "Namespace", short: "ns", scope: Scope::Cluster,
-           subresources: &["status"], unconditional: true, selectable: &["status.phase"] },
-    Kind { group: "", plural: "nodes", name: "Node", short: "no", scope: Scope::Cluster,
-           subresources: &["status"], unconditional: true, selectable: &["spec.unschedulable"] },
-    Kind { group: "", plural: "pods", name: "Pod", short: "po", scope: Scope::Namespaced,
-           subresources: &["status", "eviction"], unconditional: true,
+const KINDS: &[Kind] = &[
+    Kind { group: "", plural: "namespaces", name: "Namespace", scope: Scope::Cluster,
+           subresources: &["status"], selectable: &["status.phase"] },
+    Kind { group: "", plural: "nodes", name: "Node", scope: Scope::Cluster,
+           subresources: &["status"], selectable: &["spec.unschedulable"] },
+    Kind { group: "", plural: "pods", name: "Pod", scope: Scope::Namespaced,
+           subresources: &["status", "eviction"],
            selectable: &["spec.nodeName", "status.phase", "spec.restartPolicy", "status.podIP"] },
-    Kind { group: "", plural: "events", name: "Event", short: "ev", scope: Scope::Namespaced,
-           subresources: &[], unconditional: true, selectable: event::CORE_SELECTABLE },
-    Kind { group: "events.k8s.io", plural: "events", name: "Event", short: "ev",
-           scope: Scope::Namespaced, subresources: &[], unconditional: true,
-           selectable: event::SELECTABLE },
+    Kind { group: "", plural: "events", name: "Event", scope: Scope::Namespaced,
+           subresources: &[], selectable: event::CORE_SELECTABLE },
+    Kind { group: event::GROUP, plural: "events", name: "Event", scope: Scope::Namespaced,
+           subresources: &[], selectable: event::SELECTABLE },
     Kind { group: "policy", plural: "poddisruptionbudgets", name: "PodDisruptionBudget",
-           short: "pdb", scope: Scope::Namespaced, subresources: &["status"],
-           unconditional: false, selectable: &[] },
-    Kind { group: "coordination.k8s.io", plural: "leases", name: "Lease", short: "",
-           scope: Scope::Namespaced, subresources: &[], unconditional: false, selectable: &[] },
+           scope: Scope::Namespaced, subresources: &["status"], selectable: &[] },
 ];
 
 impl Kind {

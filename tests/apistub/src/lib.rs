@@ -1,4 +1,4 @@
-//! A stand-in Kubernetes API server for tests and demos: a store of objects behind the paths,
+//! A stand-in Kubernetes API server for tests: a store of objects behind the paths,
 //! answers and errors of the real one, with faults by script and a journal of every request.
 //! What it does as the real server does, and what it does not, is in `README.md`.
 
@@ -8,7 +8,6 @@ mod call;
 mod check;
 mod cluster;
 mod delete;
-mod discovery;
 mod event;
 mod evict;
 mod fault;
@@ -57,19 +56,12 @@ use store::{Key, Store, namespace};
 pub struct Options {
     pub listen: SocketAddr,
     pub kubelet: Kubelet,
-    /// How often a watch that allows bookmarks gets one.
-    pub bookmark_every: Duration,
 }
 
 impl Default for Options {
-    /// On a free port of loopback; pods are gone as soon as they are told to end; bookmarks once a
-    /// minute, as the real server sends them.
+    /// On a free port of loopback; pods are gone as soon as they are told to end.
     fn default() -> Self {
-        Self {
-            listen: ([127, 0, 0, 1], 0).into(),
-            kubelet: Kubelet::AtOnce,
-            bookmark_every: Duration::from_secs(60),
-        }
+        Self { listen: ([127, 0, 0, 1], 0).into(), kubelet: Kubelet::AtOnce }
     }
 }
 
@@ -87,7 +79,7 @@ impl Stub {
     pub fn start(options: &Options) -> io::Result<Self> {
         let listener = TcpListener::bind(options.listen)?;
         let address = listener.local_addr()?;
-        let cluster = Arc::new(Cluster::new(options.kubelet, options.bookmark_every));
+        let cluster = Arc::new(Cluster::new(options.kubelet));
         let server = Server::begin(listener, cluster.clone())?;
         Ok(Self { address, cluster, _server: server })
     }
@@ -200,11 +192,6 @@ impl Stub {
     /// Forgets all earlier versions: lists that go on and watches that resume from them expire.
     pub fn compact(&self) {
         self.cluster.read().compact();
-    }
-
-    /// Every watch that allows bookmarks sends one.
-    pub fn bookmark(&self) {
-        self.cluster.send(Signal::Bookmark);
     }
 
     /// Every watch ends with an error of code 410.

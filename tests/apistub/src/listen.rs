@@ -112,7 +112,7 @@ async fn speak(
             _ = &mut connection => return,
             signal = signals.recv() => match signal {
                 Ok(Signal::Cut) => return reset(&socket),
-                Ok(Signal::Bookmark | Signal::Expire) | Err(_) => {}
+                Ok(Signal::Expire) | Err(_) => {}
             },
         }
     }

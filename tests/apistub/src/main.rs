@@ -1,16 +1,15 @@
-//! The stand-in API server as a program of its own, for virtual machines and demos.
+//! The stand-in API server as a program of its own, for what is measured apart from it.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 use std::{io::Write as _, thread};
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
-use isobar_apistub::{Authority, Fault, Kubelet, Options, Rules, Stub};
+use isobar_apistub::{Authority, Options, Stub};
 use serde_json::Value;
 
 /// What a client of `--account` shows; it opens nothing but this server.
@@ -29,21 +28,12 @@ struct Arguments {
     /// What the kubelet at the same address answers: JSON, an object with an answer for each path
     #[arg(long, value_name = "FILE")]
     kubelet: Option<PathBuf>,
-    /// What goes wrong: JSON, a list of faults
-    #[arg(long, value_name = "FILE")]
-    faults: Option<PathBuf>,
-    /// Refuse what the ClusterRoles of this manifest do not allow
-    #[arg(long, value_name = "FILE")]
-    rules: Option<PathBuf>,
     /// Speak TLS, accept one token alone, and write ca.crt, token and namespace into this directory
     #[arg(long, value_name = "DIR")]
     account: Option<PathBuf>,
     /// Write each request and its status as one line of JSON
     #[arg(long, value_name = "FILE")]
     transcript: Option<PathBuf>,
-    /// Seconds that a pod takes to end
-    #[arg(long, value_name = "SECONDS", default_value_t = 2)]
-    pods_end_after: u64,
 }
 
 fn main() -> ExitCode {
@@ -57,11 +47,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
-    let options = Options {
-        listen: arguments.listen,
-        kubelet: Kubelet::After(Duration::from_secs(arguments.pods_end_after)),
-        ..Options::default()
-    };
+    let options = Options { listen: arguments.listen, ..Options::default() };
     let stub =
         Stub::start(&options).with_context(|| format!("cannot listen on {}", arguments.listen))?;
     let read = |path: &PathBuf| {
@@ -75,16 +61,6 @@ fn run(arguments: &Arguments) -> Result<()> {
         let answers: BTreeMap<String, Value> = serde_json::from_str(&read(path)?)
             .with_context(|| format!("{} is not an object of answers", path.display()))?;
         answers.into_iter().for_each(|(path, answer)| stub.kubelet_says(&path, answer));
-    }
-    if let Some(path) = &arguments.faults {
-        let faults: Vec<Fault> = serde_json::from_str(&read(path)?)
-            .with_context(|| format!("{} is not a list of faults", path.display()))?;
-        faults.into_iter().for_each(|fault| stub.add_fault(fault));
-    }
-    if let Some(path) = &arguments.rules {
-        let rules = Rules::parse(&read(path)?)
-            .with_context(|| format!("cannot read rules from {}", path.display()))?;
-        stub.enforce(rules);
     }
     if let Some(dir) = &arguments.account {
         let authority = Authority::new("isobar-apistub")?;

@@ -5,31 +5,28 @@ use serde_json::Value;
 use crate::kind::Kind;
 use crate::status::Failure;
 
-/// One condition on the value under a key.
+/// One condition on the value under a key: `a=b`, `a==b` or `a!=b`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Requirement {
     key: String,
-    test: Test,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Test {
-    In(Vec<String>),
-    /// Also met where there is no such key.
-    NotIn(Vec<String>),
-    Exists,
-    Absent,
+    value: String,
+    /// Else the value must be another; met also where there is no such key.
+    is_equal: bool,
 }
 
 impl Requirement {
+    fn parse(text: &str) -> Option<Self> {
+        let (is_equal, (key, value)) = match text.split_once("!=") {
+            Some(parts) => (false, parts),
+            None => (true, text.split_once("==").or_else(|| text.split_once('='))?),
+        };
+        let (key, value) = (key.trim().to_owned(), value.trim().to_owned());
+        let is_valid = !key.is_empty() && !key.contains(char::is_whitespace);
+        is_valid.then_some(Self { key, value, is_equal })
+    }
+
     fn is_met(&self, found: Option<&str>) -> bool {
-        let among = |values: &[String]| found.is_some_and(|v| values.iter().any(|w| w == v));
-        match &self.test {
-            Test::In(values) => among(values),
-            Test::NotIn(values) => !among(values),
-            Test::Exists => found.is_some(),
-            Test::Absent => found.is_none(),
-        }
+        (found == Some(&*self.value)) == self.is_equal
     }
 }
 
@@ -38,35 +35,22 @@ impl Requirement {
 pub(crate) struct Labels(Vec<Requirement>);
 
 impl Labels {
-    /// The text of a query: `a=b,c!=d,e in (f,g),h,!i`.
+    /// The text of a query: `a=b,c!=d`.
     pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
-        let parts = split(text).into_iter().filter(|part| !part.trim().is_empty());
-        let parsed: Option<Vec<_>> = parts.map(|part| requirement(part.trim())).collect();
+        let parts = text.split(',').filter(|part| !part.trim().is_empty());
+        let parsed: Option<Vec<_>> = parts.map(Requirement::parse).collect();
         let why = || Failure::bad_request(format!("unable to parse requirement: {text:?}"));
         parsed.map(Self).ok_or_else(why)
     }
 
-    /// `matchLabels` and `matchExpressions`. None where it selects nothing: without a requirement,
-    /// or with an operator that does not exist.
+    /// `matchLabels`; None without any: it selects nothing.
     pub(crate) fn of_object(selector: &Value) -> Option<Self> {
-        let mut all = Vec::new();
-        for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
-            let values = vec![value.as_str()?.to_owned()];
-            all.push(Requirement { key: key.clone(), test: Test::In(values) });
-        }
-        for expression in selector["matchExpressions"].as_array().into_iter().flatten() {
-            let values = expression["values"].as_array().into_iter().flatten();
-            let values = values.filter_map(Value::as_str).map(str::to_owned).collect();
-            let test = match expression["operator"].as_str()? {
-                "In" => Test::In(values),
-                "NotIn" => Test::NotIn(values),
-                "Exists" => Test::Exists,
-                "DoesNotExist" => Test::Absent,
-                _ => return None,
-            };
-            all.push(Requirement { key: expression["key"].as_str()?.to_owned(), test });
-        }
-        Some(Self(all)).filter(|labels| !labels.0.is_empty())
+        let labels = selector["matchLabels"].as_object()?;
+        let all = labels.iter().map(|(key, value)| {
+            let value = value.as_str()?.to_owned();
+            Some(Requirement { key: key.clone(), value, is_equal: true })
+        });
+        all.collect::<Option<_>>().map(Self).filter(|labels| !labels.0.is_empty())
     }
 
     pub(crate) fn matches(&self, object: &Value) -> bool {
@@ -75,39 +59,7 @@ impl Labels {
     }
 }
 
-/// At commas that stand outside of brackets.
-fn split(text: &str) -> Vec<&str> {
-    let mut depth = 0;
-    let outside = |c: char| {
-        depth += i32::from(c == '(') - i32::from(c == ')');
-        c == ',' && depth == 0
-    };
-    text.split(outside).collect()
-}
-
-fn requirement(text: &str) -> Option<Requirement> {
-    let (key, test) = if let Some((key, value)) = text.split_once("!=") {
-        (key, Test::NotIn(vec![value.trim().to_owned()]))
-    } else if let Some((key, value)) = text.split_once("==").or_else(|| text.split_once('=')) {
-        (key, Test::In(vec![value.trim().to_owned()]))
-    } else if let Some((head, list)) = text.split_once('(') {
-        let list = list.strip_suffix(')')?.split(',').map(|value| value.trim().to_owned());
-        match head.split_whitespace().collect::<Vec<_>>().as_slice() {
-            [key, "in"] => (*key, Test::In(list.collect())),
-            [key, "notin"] => (*key, Test::NotIn(list.collect())),
-            _ => return None,
-        }
-    } else if let Some(key) = text.strip_prefix('!') {
-        (key, Test::Absent)
-    } else {
-        (text, Test::Exists)
-    };
-    let key = key.trim();
-    let valid = !key.is_empty() && !key.contains(|c: char| c.is_whitespace() || c == '(');
-    valid.then(|| Requirement { key: key.to_owned(), test })
-}
-
-/// A field selector: equalities and inequalities alone.
+/// A field selector.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Fields(Vec<Requirement>);
 
@@ -115,21 +67,15 @@ impl Fields {
     pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
         let all = text.split(',').filter(|part| !part.is_empty()).map(|part| {
             let wrong = || Failure::bad_request(format!("invalid selector: {part:?}"));
-            let one = requirement(part).ok_or_else(wrong)?;
-            match one.test {
-                Test::In(_) | Test::NotIn(_) => Ok(one),
-                Test::Exists | Test::Absent => Err(wrong()),
-            }
+            Requirement::parse(part).ok_or_else(wrong)
         });
         all.collect::<Result<_, _>>().map(Self)
     }
 
     /// The only name that can match.
     pub(crate) fn one_name(&self) -> Option<String> {
-        self.0.iter().find_map(|one| match &one.test {
-            Test::In(values) if one.key == "metadata.name" => values.first().cloned(),
-            _ => None,
-        })
+        let is_name = |one: &&Requirement| one.is_equal && one.key == "metadata.name";
+        self.0.iter().find(is_name).map(|one| one.value.clone())
     }
 
     /// Refuses fields that the server keeps no index of.

@@ -1,7 +1,6 @@
 //! Over real TCP, with a client that blocks: what is asked, and the answer word for word.
 
 mod client;
-mod discovery;
 mod events;
 mod evict;
 mod faults;

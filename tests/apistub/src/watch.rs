@@ -21,6 +21,8 @@ use crate::store::Change;
 
 /// The real server takes a random time between this and twice this.
 const LONGEST: Duration = Duration::from_secs(1800);
+/// How often a watch that allows bookmarks gets one, as of the real server.
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// Events that wait for a slow client.
 const QUEUE: usize = 64;
 
@@ -107,8 +109,8 @@ impl Watch {
         let mut changes = self.cluster.changes();
         let timeout = sleep(self.timeout);
         tokio::pin!(timeout);
-        let every = self.cluster.bookmark_every;
-        let mut bookmark = interval_at(tokio::time::Instant::now() + every, every);
+        let begin = tokio::time::Instant::now() + BOOKMARK_EVERY;
+        let mut bookmark = interval_at(begin, BOOKMARK_EVERY);
         for event in initial {
             self.send(event).await?;
         }
@@ -122,7 +124,6 @@ impl Watch {
                 changed = changes.changed() => changed.map(|()| Next::Change).map_err(|_| Over)?,
                 _ = bookmark.tick() => Next::Bookmark,
                 signal = self.signals.recv() => match signal {
-                    Ok(Signal::Bookmark) => Next::Bookmark,
                     Ok(Signal::Expire) => return self.expire(self.seen).await,
                     _ => Next::Change,
                 },

@@ -1,4 +1,4 @@
-//! Reading and writing one object: get, create, replace, patch; the status apart from the rest.
+//! Reading and writing one object: get, create, patch; the status apart from the rest.
 
 use serde_json::{Value, json};
 
@@ -41,7 +41,6 @@ pub(crate) fn get(cluster: &Cluster, call: &Call, kind: &Kind) -> Result<Answer,
 }
 
 pub(crate) fn create(cluster: &Cluster, call: &Call, kind: &Kind) -> Result<Answer, Failure> {
-    let dry = dry_run(call.option("dryRun").into_iter())?;
     let mut object = kind.stored(body(call, kind)?);
     if !object["metadata"]["resourceVersion"].as_str().unwrap_or("").is_empty() {
         let message = "resourceVersion should not be set on objects to be created";
@@ -78,11 +77,7 @@ pub(crate) fn create(cluster: &Cluster, call: &Call, kind: &Kind) -> Result<Answ
         if store.get(&key).is_some() {
             return Err(Failure::already_exists(kind, &key.name));
         }
-        let shown = match dry {
-            true => kind.shown(&object),
-            false => kind.shown(&store.put(key, object)),
-        };
-        Ok(Answer::Object(201, shown))
+        Ok(Answer::Object(201, kind.shown(&store.put(key, object))))
     })
 }
 
@@ -120,42 +115,18 @@ fn name(object: &Value, store: &Store) -> Result<String, Failure> {
     }
 }
 
-pub(crate) fn replace(cluster: &Cluster, call: &Call, kind: &Kind) -> Result<Answer, Failure> {
-    let after = body(call, kind)?;
-    if after["metadata"]["resourceVersion"].as_str().unwrap_or("").is_empty() && !kind.unconditional
-    {
-        let why = "must be specified for an update";
-        let cause = Cause::invalid("metadata.resourceVersion", &json!("0x0"), why);
-        return Err(Failure::invalid(kind.internal_group(), kind.name, &call.name, &[cause]));
-    }
-    update(cluster, call, kind, |_| Ok(after))
-}
-
 pub(crate) fn patch(cluster: &Cluster, call: &Call, kind: &Kind) -> Result<Answer, Failure> {
-    update(cluster, call, kind, |before| {
-        let mut after = patch::apply(call, kind, before)?;
-        check_shape(kind, &after).map_err(|why| {
-            Failure::invalid("", "", "", &[Cause::invalid("patch", &call.body, &why)])
-        })?;
-        managed::note(call, before, &mut after);
-        Ok(after)
-    })
-}
-
-/// Puts what `change` makes of an object in its place.
-fn update(
-    cluster: &Cluster,
-    call: &Call,
-    kind: &Kind,
-    change: impl FnOnce(&Value) -> Result<Value, Failure>,
-) -> Result<Answer, Failure> {
-    let dry = dry_run(call.option("dryRun").into_iter())?;
     let key = key(call, kind);
     cluster.change(|store| {
         let before = store.get(&key).ok_or_else(|| Failure::not_found(kind, &call.name))?;
-        let after = change(&kind.shown(&before))?;
+        let shown = kind.shown(&before);
+        let mut after = patch::apply(call, &shown)?;
+        check_shape(kind, &after).map_err(|why| {
+            Failure::invalid("", "", "", &[Cause::invalid("patch", &call.body, &why)])
+        })?;
+        managed::note(call, &shown, &mut after);
         let after = settle(call, kind, &before, kind.stored(after))?;
-        let shown = match dry || after == *before {
+        let shown = match after == *before {
             true => kind.shown(&after),
             false => kind.shown(&store.put(key, after)),
         };
@@ -181,16 +152,9 @@ fn settle(call: &Call, kind: &Kind, before: &Value, mut after: Value) -> Result<
                    and try again";
         return Err(Failure::conflict(kind, &name, why));
     }
-    let stored = owned(before, "uid");
-    if !uid.is_empty() && uid != stored && call.verb == "patch" {
+    if !uid.is_empty() && uid != owned(before, "uid") {
         let cause = Cause::invalid("metadata.uid", &uid.into(), "field is immutable");
         return Err(Failure::invalid(kind.internal_group(), kind.name, &name, &[cause]));
-    }
-    if !uid.is_empty() && uid != stored {
-        let why = format!(
-            "Precondition failed: UID in precondition: {uid}, UID in object meta: {stored}"
-        );
-        return Err(Failure::conflict(kind, &name, &why));
     }
     // `/status` changes the status, and labels and annotations; the object's own path all else.
     match call.subresource.as_str() {
@@ -229,7 +193,7 @@ pub(crate) fn drop_nulls(object: &mut Value) {
     }
 }
 
-/// The object of a create or a replace.
+/// The object of a create.
 fn body(call: &Call, kind: &Kind) -> Result<Value, Failure> {
     if !call.body.is_object() {
         let message =
@@ -263,20 +227,4 @@ fn body(call: &Call, kind: &Kind) -> Result<Value, Failure> {
     }
     drop_nulls(&mut object);
     Ok(object)
-}
-
-/// Whether `dryRun` asks for all stages but the last.
-pub(crate) fn dry_run<'a>(mut values: impl Iterator<Item = &'a str>) -> Result<bool, Failure> {
-    match values.next() {
-        None => Ok(false),
-        Some("All") => Ok(true),
-        Some(other) => {
-            let cause = Cause {
-                reason: "FieldValueNotSupported",
-                field: "dryRun".into(),
-                message: format!("Unsupported value: {other:?}: supported values: \"All\""),
-            };
-            Err(Failure::invalid("meta.k8s.io", "CreateOptions", "", &[cause]))
-        }
-    }
 }

@@ -9,7 +9,6 @@ use ureq::Agent;
 use crate::{Kubelet, Options, Stub, generate};
 
 pub(super) const JSON: &str = "application/json";
-pub(super) const JSON_PATCH: &str = "application/json-patch+json";
 pub(super) const MERGE: &str = "application/merge-patch+json";
 pub(super) const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
@@ -80,10 +79,6 @@ pub(super) fn get(stub: &Stub, path: &str) -> Reply {
 
 pub(super) fn post(stub: &Stub, path: &str, body: &Value) -> Reply {
     send(stub, "POST", path, JSON, body).unwrap()
-}
-
-pub(super) fn put(stub: &Stub, path: &str, body: &Value) -> Reply {
-    send(stub, "PUT", path, JSON, body).unwrap()
 }
 
 pub(super) fn patch(stub: &Stub, path: &str, kind: &str, body: &Value) -> Reply {

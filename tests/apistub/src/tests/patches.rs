@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
-use super::client::{JSON, JSON_PATCH, MERGE, STRATEGIC, get, patch, stub};
-use crate::{Stub, generate};
+use super::client::{JSON, MERGE, STRATEGIC, get, patch, stub};
+use crate::Stub;
 
 const NODE: &str = "/api/v1/nodes/worker-1";
 const STATUS: &str = "/api/v1/nodes/worker-1/status";
@@ -23,16 +23,14 @@ fn strategic_patch_merges_conditions_by_type() {
     let add = json!([{"type": ours, "status": "True", "reason": "r", "message": "m"}]);
     let change = json!([{"type": ours, "status": "False"}]);
     let remove = json!([{"type": ours, "$patch": "delete"}]);
-    let replace = json!([{"$patch": "replace"}, {"type": ours, "status": "True"}]);
     let stub = stub();
     #[rustfmt::skip]
     let table = [
         // conditions of the patch, conditions after it
-        (&add,     format!("{kubelet} {ours}=True")),
-        (&change,  format!("{kubelet} {ours}=False")),
-        (&remove,  kubelet.to_owned()),
-        (&remove,  kubelet.to_owned()),
-        (&replace, format!("{ours}=True")),
+        (&add,    format!("{kubelet} {ours}=True")),
+        (&change, format!("{kubelet} {ours}=False")),
+        (&remove, kubelet.to_owned()),
+        (&remove, kubelet.to_owned()),
     ];
     for (list, want) in table {
         let reply = patch(&stub, STATUS, STRATEGIC, &json!({"status": {"conditions": list}}));
@@ -91,103 +89,65 @@ fn patch_of_taints_is_checked() {
 
 #[test]
 fn patch_with_a_version_is_conditional() {
-    #[rustfmt::skip]
-    let table = [
-        // kind, patch that names the version @
-        (STRATEGIC,  r#"{"metadata": {"resourceVersion": "@"}, "spec": {"taints": []}}"#),
-        (MERGE,      r#"{"metadata": {"resourceVersion": "@"}, "spec": {"taints": []}}"#),
-        (JSON_PATCH, r#"[{"op": "replace", "path": "/metadata/resourceVersion", "value": "@"},
-                         {"op": "add", "path": "/spec/taints", "value": []}]"#),
-    ];
-    for (kind, text) in table {
+    for kind in [STRATEGIC, MERGE] {
         let stub = stub();
+        let with = |version: &Value| json!({"metadata": {"resourceVersion": version}, "spec": {"taints": []}});
         let version = get(&stub, NODE).body["metadata"]["resourceVersion"].clone();
-        let with = |version: &str| serde_json::from_str(&text.replace('@', version)).unwrap();
-        let stale = patch(&stub, NODE, kind, &with("1"));
-        assert_eq!((stale.code, stale.at("/reason")), (409, &json!("Conflict")), "{kind}");
-        let fresh = patch(&stub, NODE, kind, &with(version.as_str().unwrap()));
+        let stale = patch(&stub, NODE, kind, &with(&json!("1")));
+        let want = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": "Operation cannot be fulfilled on nodes \"worker-1\": the object has been \
+                        modified; please apply your changes to the latest version and try again",
+            "reason": "Conflict", "details": {"name": "worker-1", "kind": "nodes"}, "code": 409,
+        });
+        assert_eq!((stale.code, stale.body), (409, want), "{kind}");
+        let fresh = patch(&stub, NODE, kind, &with(&version));
         assert_eq!((fresh.code, fresh.at("/spec/taints")), (200, &json!([])), "{kind}");
     }
 }
 
 #[test]
-fn json_patch_operations() {
-    let a = json!([{"key": "a", "effect": "NoSchedule"}]);
-    let test = |value: &Value| json!({"op": "test", "path": "/spec/taints", "value": value});
-    let add = json!({"op": "add", "path": "/spec/taints", "value": a});
-    let key = json!({"op": "test", "path": "/metadata/labels/kubernetes.io~1hostname", "value": "worker-1"});
-    #[rustfmt::skip]
-    let table = [
-        // operations, code, taints after it
-        (json!([test(&Value::Null), add]),                                    200, a.clone()),
-        (json!([test(&a), add]),                                              422, Value::Null),
-        (json!([add, test(&json!([]))]),                                      422, Value::Null),
-        (json!([key, add]),                                                   200, a.clone()),
-        (json!([add, {"op": "remove", "path": "/spec/taints/0"}]),            200, json!([])),
-        (json!([{"op": "remove", "path": "/spec/taints/0"}]),                 422, Value::Null),
-        (json!([{"op": "replace", "path": "/spec/taints", "value": []}]),     422, Value::Null),
-        (json!([add, {"op": "copy", "from": "/spec/taints/0", "path": "/spec/other"}, {"op": "move", "from": "/spec/other", "path": "/spec/taints/0"}, {"op": "remove", "path": "/spec/taints/1"}]), 200, a.clone()),
-        (json!([{"op": "guess", "path": "/spec"}]),                           422, Value::Null),
-        (json!({"op": "add"}),                                                400, Value::Null),
-    ];
-    for (operations, code, want) in table {
-        let stub = stub();
-        let reply = patch(&stub, NODE, JSON_PATCH, &operations);
-        let taints = stub.get("nodes", "", "worker-1").unwrap()["spec"]["taints"].clone();
-        assert_eq!((reply.code, taints), (code, want), "{operations}");
-    }
-}
-
-#[test]
-fn json_patch_that_does_not_fit_says_so() {
-    let failed = json!([{"op": "test", "path": "/spec/taints", "value": []}]);
-    let want = json!({
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "message": "the server rejected our request due to an error in our request",
-        "reason": "Invalid", "details": {}, "code": 422,
-    });
-    assert_eq!(patch(&stub(), NODE, JSON_PATCH, &failed).body, want);
-}
-
-#[test]
-fn strategic_patch_of_other_lists_and_maps() {
-    #[rustfmt::skip]
-    let table = [
-        // patch, pointer, value after it
-        (json!({"metadata": {"labels": {"b": "2"}}}),                         "/metadata/labels",     json!({"app": "web-0", "b": "2"})),
-        (json!({"metadata": {"labels": {"app": null}}}),                      "/metadata/labels",     json!({})),
-        (json!({"metadata": {"labels": {"$patch": "replace", "c": "3"}}}),    "/metadata/labels",     json!({"c": "3"})),
-        (json!({"metadata": {"labels": {"$retainKeys": ["d"], "d": "4"}}}),   "/metadata/labels",     json!({"d": "4"})),
-        (json!({"metadata": {"finalizers": ["a", "b"]}}),                     "/metadata/finalizers", json!(["z", "a", "b"])),
-        (json!({"metadata": {"finalizers": ["z"], "$setElementOrder/finalizers": ["a", "z"]}}), "/metadata/finalizers", json!(["a", "z"])),
-        (json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["z"]}}), "/metadata/finalizers", json!(["a"])),
-    ];
-    for (body, pointer, want) in table {
-        let stub = stub();
-        let mut pod = generate::pod("worker-1", "shop", "web-0");
-        pod["metadata"]["finalizers"] = json!(["z", "a"]);
-        stub.put(pod).unwrap();
-        let reply = patch(&stub, POD, STRATEGIC, &body);
-        assert_eq!((reply.code, reply.at(pointer)), (200, &want), "{body}");
+fn patch_of_labels_merges() {
+    for kind in [STRATEGIC, MERGE] {
+        #[rustfmt::skip]
+        let table = [
+            // labels of the patch, labels after it
+            (json!({"b": "2"}),    json!({"app": "web-0", "b": "2"})),
+            (json!({"app": null}), json!({})),
+        ];
+        for (labels, want) in table {
+            let stub = stub();
+            for n_changes in [1, 0] {
+                let version = stub.version();
+                let reply = patch(&stub, POD, kind, &json!({"metadata": {"labels": labels}}));
+                assert_eq!((reply.code, reply.at("/metadata/labels")), (200, &want), "{labels}");
+                // What changes nothing makes no new version.
+                assert_eq!(stub.version(), version + n_changes, "{labels}");
+            }
+        }
     }
 }
 
 #[test]
 fn patch_refusals() {
     let stub = stub();
-    let nameless = json!({"status": {"conditions": [{"status": "True"}]}});
+    let conditions = |one: Value| json!({"status": {"conditions": [one]}});
+    let nameless = conditions(json!({"status": "True"}));
+    let replaced = conditions(json!({"type": "Ready", "$patch": "replace"}));
     let unheard = "the body of the request was in an unknown format - accepted media types \
-                   include: application/json-patch+json, application/merge-patch+json, \
-                   application/strategic-merge-patch+json";
+                   include: application/merge-patch+json, application/strategic-merge-patch+json";
     #[rustfmt::skip]
     let table = [
         // path, kind, patch, code, message
         (STATUS, STRATEGIC, nameless,                            500, "map: {\"status\":\"True\"} does not contain declared merge key: type"),
+        (STATUS, STRATEGIC, replaced,                            500, "unknown patch type found in: {\"$patch\":\"replace\",\"type\":\"Ready\"}"),
         (NODE,   STRATEGIC, json!([]),                           400, "error decoding patch: expected a JSON object, found []"),
         (NODE,   MERGE,     json!("text"),                       400, "error decoding patch: expected a JSON object, found \"text\""),
         (NODE,   MERGE,     json!({"metadata": {"name": "b"}}),  400, "the name of the object (b) does not match the name on the URL (worker-1)"),
         (NODE,   MERGE,     json!({"metadata": 1}),              422, " \"\" is invalid: patch: Invalid value: {\"metadata\":1}: json: cannot unmarshal 1 into Go struct field Node.metadata"),
         (NODE,   JSON,      json!({}),                           415, unheard),
+        (POD,    MERGE,     json!({"metadata": {"uid": "other"}}), 422, "Pod \"web-0\" is invalid: metadata.uid: Invalid value: \"other\": field is immutable"),
+        (POD,    MERGE,     json!({"spec": {"nodeName": "b"}}),  422, "Pod \"web-0\" is invalid: spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"),
         ("/api/v1/nodes/b", MERGE, json!({}),                    404, "nodes \"b\" not found"),
     ];
     for (path, kind, body, code, message) in table {

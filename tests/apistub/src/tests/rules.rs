@@ -92,7 +92,7 @@ fn journal_has_every_request_as_rbac_sees_it() {
         ("patch",            "/nodes/status",                 "",     "worker-1", 200),
         ("create",           "/pods/eviction",                "shop", "web-0",    400),
         ("deletecollection", "policy/poddisruptionbudgets/",  "shop", "",         405),
-        ("update",           "/namespaces/status",            "",     "shop",     400),
+        ("update",           "/namespaces/status",            "",     "shop",     405),
     ];
     let want = want.map(|(verb, on, namespace, name, status)| {
         (verb.to_owned(), on.to_owned(), namespace.to_owned(), name.to_owned(), Some(status))

@@ -91,18 +91,6 @@ fn watch_bookmarks_only_where_they_are_allowed() {
 }
 
 #[test]
-fn watch_sends_a_bookmark_when_the_test_says_so() {
-    let stub = stub();
-    let path = "/api/v1/nodes?watch=true&allowWatchBookmarks=true";
-    let mut watch = Watch::open(&stub, &format!("{path}&resourceVersion={}", stub.version()));
-    for _ in 0..20 {
-        stub.put(generate::pod("worker-1", "shop", "web-0")).unwrap();
-        stub.bookmark();
-        assert_eq!(watch.brief(), event("BOOKMARK", "", stub.version()));
-    }
-}
-
-#[test]
 fn watch_expires() {
     let stub = stub();
     let from = stub.version();

@@ -1,36 +1,36 @@
 use serde_json::{Value, json};
 
-use super::client::{MERGE, delete, get, patch, post, put, stub, stub_with};
+use super::client::{JSON, delete, get, post, send, stub, stub_with};
 use crate::{Kubelet, generate};
 
 const NODE: &str = "/api/v1/nodes/worker-1";
 const POD: &str = "/api/v1/namespaces/shop/pods/web-0";
-const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 
 #[test]
 fn create_sets_what_the_server_owns() {
     let stub = stub();
     let before = stub.version();
     let body = json!({
-        "metadata": {"name": "isobar", "uid": "mine", "creationTimestamp": "2000-01-01T00:00:00Z"},
-        "spec": {"holderIdentity": "a"},
+        "metadata": {"name": "a", "uid": "mine", "creationTimestamp": "2000-01-01T00:00:00Z"},
+        "spec": {"minAvailable": 1},
     });
-    let made = post(&stub, LEASES, &body);
+    let made = post(&stub, BUDGETS, &body);
     assert_eq!(made.code, 201);
     #[rustfmt::skip]
     let table = [
-        ("/apiVersion",               json!("coordination.k8s.io/v1")),
-        ("/kind",                     json!("Lease")),
+        ("/apiVersion",               json!("policy/v1")),
+        ("/kind",                     json!("PodDisruptionBudget")),
         ("/metadata/namespace",       json!("default")),
         ("/metadata/resourceVersion", json!((before + 1).to_string())),
         ("/metadata/uid",             json!(format!("00000000-0000-4000-8000-{:012x}", before + 1))),
-        ("/spec/holderIdentity",      json!("a")),
+        ("/spec/minAvailable",        json!(1)),
     ];
     for (pointer, want) in table {
         assert_eq!(*made.at(pointer), want, "{pointer}");
     }
     assert_ne!(*made.at("/metadata/creationTimestamp"), body["metadata"]["creationTimestamp"]);
-    assert_eq!(get(&stub, &format!("{LEASES}/isobar")).body, made.body);
+    assert_eq!(get(&stub, &format!("{BUDGETS}/a")).body, made.body);
 }
 
 #[test]
@@ -52,7 +52,6 @@ fn create_refusals() {
         (pods, json!({"metadata": {"name": "a"}, "spec": "no map"}),   400, "Pod in version \"v1\" cannot be handled as a Pod: json: cannot unmarshal \"no map\" into Go struct field Pod.spec"),
         ("/api/v1/namespaces/none/pods", named("a"), 404, "namespaces \"none\" not found"),
         ("/api/v1/pods", named("a"),                400, "an empty namespace may not be set during creation"),
-        ("/api/v1/namespaces/shop/pods?dryRun=Some", named("a"), 422, "CreateOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: \"Some\": supported values: \"All\""),
     ];
     for (path, body, code, message) in table {
         assert_eq!(post(&stub, path, &body).refusal(), (code, message), "{path} {body}");
@@ -63,99 +62,6 @@ fn create_refusals() {
 fn create_of_a_pod_begins_pending() {
     let made = post(&stub(), "/api/v1/namespaces/shop/pods", &generate::pod("n", "shop", "new"));
     assert_eq!((made.code, made.at("/status")), (201, &json!({"phase": "Pending"})));
-}
-
-#[test]
-fn replace_needs_the_latest_version() {
-    let stub = stub();
-    let mut node = get(&stub, NODE).body;
-    let version = stub.version();
-    node["spec"]["unschedulable"] = true.into();
-    let replaced = put(&stub, NODE, &node);
-    assert_eq!(replaced.code, 200);
-    assert_eq!(*replaced.at("/metadata/resourceVersion"), json!((version + 1).to_string()));
-    let stale = put(&stub, NODE, &node);
-    let want = json!({
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "message": "Operation cannot be fulfilled on nodes \"worker-1\": the object has been \
-                    modified; please apply your changes to the latest version and try again",
-        "reason": "Conflict", "details": {"name": "worker-1", "kind": "nodes"}, "code": 409,
-    });
-    assert_eq!((stale.code, stale.body), (409, want));
-    node["metadata"].as_object_mut().unwrap().remove("resourceVersion");
-    node["spec"]["unschedulable"] = false.into();
-    assert_eq!(put(&stub, NODE, &node).code, 200, "without a version it is unconditional");
-    assert_eq!(put(&stub, NODE, &node).code, 200);
-    assert_eq!(stub.version(), version + 2, "what changes nothing makes no new version");
-}
-
-#[test]
-fn replace_keeps_status_and_rest_apart() {
-    let stub = stub();
-    let mut node = get(&stub, NODE).body;
-    node["spec"]["podCIDR"] = "10.0.0.0/24".into();
-    node["status"]["phase"] = "Changed".into();
-    node["metadata"]["labels"]["both"] = "may".into();
-    #[rustfmt::skip]
-    let table = [
-        // path, spec changes, status changes
-        (NODE.to_owned(),          true,  false),
-        (format!("{NODE}/status"), false, true),
-    ];
-    for (path, spec, status) in table {
-        stub.put(generate::node("worker-1")).unwrap();
-        node["metadata"]["resourceVersion"] = Value::Null;
-        let after = put(&stub, &path, &node).body;
-        assert_eq!(after["spec"]["podCIDR"] != Value::Null, spec, "{path}");
-        assert_eq!(after["status"]["phase"] != Value::Null, status, "{path}");
-        assert_eq!(after["metadata"]["labels"]["both"], "may", "{path}");
-    }
-}
-
-#[test]
-fn replace_refusals() {
-    let stub = stub();
-    let pod = get(&stub, POD).body;
-    let with = |pointer: &str, value: Value| {
-        let mut pod = pod.clone();
-        *pod.pointer_mut(pointer).unwrap() = value;
-        pod
-    };
-    #[rustfmt::skip]
-    let table = [
-        // body, code, beginning of the message
-        (with("/metadata/name", json!("web-1")),      400, "the name of the object (web-1) does not match the name on the URL (web-0)"),
-        (with("/metadata/uid", json!("other")),       409, "Operation cannot be fulfilled on pods \"web-0\": Precondition failed: UID in precondition: other, UID in object meta: "),
-        (with("/spec/nodeName", json!("worker-2")),   422, "Pod \"web-0\" is invalid: spec: Forbidden: pod updates may not change fields other than "),
-        (with("/metadata/labels", json!([])),         400, "Pod in version \"v1\" cannot be handled as a Pod: json: cannot unmarshal [] into "),
-    ];
-    for (body, code, start) in table {
-        let reply = put(&stub, POD, &body);
-        let (found, message) = reply.refusal();
-        assert!(found == code && message.starts_with(start), "{start}: {found} {message}");
-    }
-    let other = json!({"metadata": {"uid": "other"}});
-    let reply = patch(&stub, POD, MERGE, &other);
-    let why =
-        "Pod \"web-0\" is invalid: metadata.uid: Invalid value: \"other\": field is immutable";
-    assert_eq!(reply.refusal(), (422, why));
-    let missing = put(&stub, "/api/v1/nodes/none", &json!({"metadata": {"name": "none"}}));
-    assert_eq!(missing.refusal(), (404, "nodes \"none\" not found"));
-}
-
-#[test]
-fn dry_run_changes_nothing() {
-    let stub = stub();
-    let version = stub.version();
-    let body = json!({"metadata": {"name": "a"}});
-    let mut node = get(&stub, NODE).body;
-    node["spec"]["unschedulable"] = true.into();
-    assert_eq!(post(&stub, &format!("{LEASES}?dryRun=All"), &body).code, 201);
-    let replaced = put(&stub, &format!("{NODE}?dryRun=All"), &node);
-    assert_eq!((replaced.code, replaced.at("/spec/unschedulable")), (200, &json!(true)));
-    assert_eq!(delete(&stub, POD, &json!({"dryRun": ["All"]})).code, 200);
-    assert_eq!(delete(&stub, &format!("{NODE}?dryRun=All"), &Value::Null).code, 200);
-    assert_eq!(stub.version(), version);
 }
 
 #[test]
@@ -224,4 +130,24 @@ fn delete_of_others_answers_with_a_status() {
     });
     assert_eq!(delete(&stub, NODE, &Value::Null).body, want);
     assert_eq!(delete(&stub, NODE, &Value::Null).refusal(), (404, "nodes \"worker-1\" not found"));
+}
+
+#[test]
+fn unknown_paths_and_methods() {
+    let stub = stub();
+    #[rustfmt::skip]
+    let table = [
+        // method, path, code
+        ("GET",  "/version",                               200),
+        ("GET",  "/apis/metrics.k8s.io/v1/pods",           404),
+        ("GET",  "/api/v2/pods",                           404),
+        ("GET",  "/api/v1/namespaces/shop/pods/web-0/log", 404),
+        ("GET",  "/api/v1/pods/web-0",                     404),
+        ("POST", "/api/v1/nodes/worker-1/status",          405),
+        ("PUT",  NODE,                                     405),
+    ];
+    for (method, path, code) in table {
+        let reply = send(&stub, method, path, JSON, &json!({})).unwrap();
+        assert_eq!(reply.code, code, "{method} {path}");
+    }
 }
