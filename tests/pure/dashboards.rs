@@ -160,6 +160,9 @@ fn dashboards_are_sound() {
             let title = panel["title"].as_str().unwrap();
             assert!(panel["description"].as_str().is_some_and(|text| !text.is_empty()), "{title}");
             assert_eq!(panel["datasource"]["uid"], "${datasource}", "{name}: {title}");
+            // A query without one takes its panel's.
+            let queries = panel["targets"].as_array().into_iter().flatten();
+            assert_eq!(queries.filter(|one| !one["datasource"].is_null()).count(), 0, "{title}");
         }
         let mut exprs = Vec::new();
         all(&json, "expr", &mut exprs);
