@@ -22,7 +22,22 @@ const FRESH: Duration = Duration::from_secs(24 * 3_600);
 const FETCHED: &str = "fetched";
 
 /// The architecture of virtual machines, as Debian names it.
-const GUESTS: &str = "amd64";
+pub(super) const GUESTS: &str = "amd64";
+
+/// Where `package` for machines of the architecture `arch` lies unpacked: the entry `key` of the
+/// cache. The cache is held only while it is looked at or filled.
+pub(super) fn unpacked(key: &str, package: &str, arch: &'static str) -> Result<PathBuf> {
+    let cache = Cache::open()?;
+    if let Some(kept) = cache.kept(key) {
+        return Ok(kept);
+    }
+    let archive = Archive::open_for(&cache, arch)?;
+    let package = [package.to_owned()];
+    if archive.names(&format!("^{}$", package[0]))? != package {
+        archive.update()?;
+    }
+    step(&package[0], || cache.keep(key, |dir| archive.unpack(&package, dir)))
+}
 
 /// apt with lists of its own.
 pub(super) struct Archive {

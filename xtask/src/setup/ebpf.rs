@@ -106,9 +106,10 @@ fn clean(command: &mut Command) {
 }
 
 /// Finds the toolchain, or installs it.
-pub(super) fn ready(cache: &Cache) -> Result<Toolchain> {
+pub(crate) fn ready() -> Result<Toolchain> {
+    let cache = Cache::open()?;
     if let Some((compiler, rustc)) = of_rustup() {
-        let linker = linker_for_rustup(cache, &compiler, &rustc)?;
+        let linker = linker_for_rustup(&cache, &compiler, &rustc)?;
         return Ok(Toolchain { compiler, rustc, linker });
     }
     let why = "the kernel side needs a Rust compiler with its own source and LLVM 22 \
@@ -121,7 +122,7 @@ pub(super) fn ready(cache: &Cache) -> Result<Toolchain> {
     let rustc = compiler.fits().with_context(|| {
         format!("{why}: /usr/bin/rustc does not fit, although rustc-web is installed")
     })?;
-    let linker = linker_for_debian(cache, &compiler)?;
+    let linker = linker_for_debian(&cache, &compiler)?;
     Ok(Toolchain { compiler, rustc, linker })
 }
 

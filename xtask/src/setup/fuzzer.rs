@@ -24,11 +24,11 @@ pub(crate) struct Fuzzer {
 }
 
 /// Finds it all, or installs it.
-pub(super) fn ready(cache: &Cache) -> Result<Fuzzer> {
+pub(crate) fn ready() -> Result<Fuzzer> {
     if found("c++").is_none() {
         apt::install(&["g++"], "libFuzzer is written in C++")?;
     }
-    let root = cache.keep(&format!("cargo-fuzz/{VERSION}"), |dir| {
+    let root = Cache::open()?.keep(&format!("cargo-fuzz/{VERSION}"), |dir| {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo.args(["install", "cargo-fuzz", "--version", VERSION, "--locked", "--root"]);
         step(&format!("cargo-fuzz {VERSION}"), || quietly(cargo.arg(dir)))?;

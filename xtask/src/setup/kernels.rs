@@ -35,11 +35,12 @@ fn is_of(series: Series, release: &str) -> bool {
 }
 
 /// The newest kept kernel of `series`; if none is kept, the newest that Debian has.
-pub(super) fn ready(cache: &Cache, series: Series) -> Result<Kernel> {
+pub(crate) fn ready(series: Series) -> Result<Kernel> {
+    let cache = Cache::open()?;
     let kept = cache.names("kernels").into_iter().filter(|release| is_of(series, release));
     let (release, dir) = match kept.max_by_key(|release| numbers(release)) {
         Some(release) => (release.clone(), cache.root().join("kernels").join(release)),
-        None => fetch(cache, series)?,
+        None => fetch(&cache, series)?,
     };
     let (vmlinuz, modules) = (dir.join("vmlinuz"), dir.join("modules"));
     Ok(Kernel { series, release, vmlinuz, modules })

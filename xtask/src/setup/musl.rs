@@ -7,8 +7,7 @@ use std::process::Command;
 use anyhow::{Result, bail};
 
 use super::apt;
-use super::archive::Archive;
-use crate::cache::Cache;
+use super::archive::unpacked;
 use crate::dist::target::Target;
 use isobar_lab::shell::{found, quietly, step};
 
@@ -21,9 +20,9 @@ pub(crate) struct Musl {
 }
 
 /// Finds it all, or installs it.
-pub(super) fn ready(cache: &Cache, target: Target) -> Result<Musl> {
+pub(crate) fn ready(target: Target) -> Result<Musl> {
     library(target.triple())?;
-    let env = if Target::here() == Some(target) { native()? } else { cross(cache, target)? };
+    let env = if Target::here() == Some(target) { native()? } else { cross(target)? };
     Ok(Musl { target, env })
 }
 
@@ -52,13 +51,13 @@ fn native() -> Result<Vec<(String, String)>> {
 }
 
 /// For another one, Debian's cross compiler, made for glibc, with musl's headers in place of those.
-fn cross(cache: &Cache, target: Target) -> Result<Vec<(String, String)>> {
+fn cross(target: Target) -> Result<Vec<(String, String)>> {
     let gcc = format!("{}-gcc", target.gnu());
     if found(&gcc).is_none() {
         // Debian's names of packages have no underscores.
         apt::install(&[&format!("gcc-{}", target.gnu().replace('_', "-"))], WHY)?;
     }
-    let headers = headers(cache, target)?;
+    let headers = headers(target)?;
     let own = quietly(Command::new(&gcc).arg("-print-file-name=include"))?;
     let include = format!("-nostdinc -isystem {} -isystem {}", headers.display(), own.trim());
     let (triple, ar) = (target.triple().replace('-', "_"), format!("{}-ar", target.gnu()));
@@ -72,17 +71,7 @@ fn cross(cache: &Cache, target: Target) -> Result<Vec<(String, String)>> {
 }
 
 /// musl's headers for `target`, of Debian's package for that architecture.
-fn headers(cache: &Cache, target: Target) -> Result<PathBuf> {
-    let key = format!("musl/{target}");
-    let root = match cache.kept(&key) {
-        Some(kept) => kept,
-        None => {
-            let archive = Archive::open_for(cache, target.debian())?;
-            archive.update()?;
-            step(&format!("musl's headers for {target}"), || {
-                cache.keep(&key, |dir| archive.unpack(&["musl-dev".into()], dir))
-            })?
-        }
-    };
+fn headers(target: Target) -> Result<PathBuf> {
+    let root = unpacked(&format!("musl/{target}"), "musl-dev", target.debian())?;
     Ok(root.join(format!("usr/include/{target}-linux-musl")))
 }

@@ -9,7 +9,7 @@ use isobar_lab::shell::{found, quietly, root, step};
 use super::apt;
 
 /// The directory of the page, in which npm can run its scripts.
-pub(super) fn ready() -> Result<PathBuf> {
+pub(crate) fn ready() -> Result<PathBuf> {
     if found("node").is_none() || found("npm").is_none() {
         apt::install(&["nodejs", "npm"], "the page is bundled with Node")?;
     }

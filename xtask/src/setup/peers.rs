@@ -21,10 +21,11 @@ const NEEDLESS: [&str; 4] =
     ["usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/perl"];
 
 /// Finds the image, or makes it.
-pub(super) fn ready(cache: &Cache) -> Result<PathBuf> {
+pub(crate) fn ready() -> Result<PathBuf> {
+    let cache = Cache::open()?;
     let dir = match cache.kept("peers") {
         Some(kept) => kept,
-        None => make(cache)?,
+        None => make(&cache)?,
     };
     Ok(dir.join("image"))
 }

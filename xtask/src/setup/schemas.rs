@@ -12,11 +12,11 @@ use isobar_lab::shell::{found, quietly, step};
 const VERSION: &str = "1.37.0";
 
 /// A Python that has it, in an environment of its own.
-pub(super) fn ready(cache: &Cache) -> Result<PathBuf> {
+pub(crate) fn ready() -> Result<PathBuf> {
     if found("python3").is_none() {
         bail!("manifests are checked by kubernetes-validate, and there is no python3 here");
     }
-    let root = cache.keep(&format!("kubernetes-validate/{VERSION}"), |dir| {
+    let root = Cache::open()?.keep(&format!("kubernetes-validate/{VERSION}"), |dir| {
         step(&format!("kubernetes-validate {VERSION}"), || {
             quietly(Command::new("python3").args(["-m", "venv"]).arg(dir))?;
             let package = format!("kubernetes-validate=={VERSION}");
