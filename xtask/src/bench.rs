@@ -19,18 +19,19 @@ mod tree;
 use std::fmt::Display;
 use std::fs;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use self::host::Host;
 use self::rig::Rig;
 use crate::dist::target::Target;
 use crate::setup::Musl;
 use crate::{build, setup};
-use isobar_lab::shell::root;
+use isobar_lab::shell::{quietly, root, step};
 
 /// Measure what isobar costs here, and compare it with its budgets.
 #[derive(clap::Args)]
@@ -143,6 +144,16 @@ impl Bench {
     fn wants(&self, what: What) -> bool {
         self.what.is_empty() || self.what.contains(&what)
     }
+}
+
+/// What a benchmark of cargo's prints, a figure a line of JSON.
+fn printed<T: DeserializeOwned>(what: &str, cargo: &mut Command) -> Result<Vec<T>> {
+    let said = step(what, || quietly(cargo))?;
+    let lines = said.lines().filter(|line| line.starts_with('{'));
+    let read = |line| serde_json::from_str(line).with_context(|| format!("no figures: {line}"));
+    let figures: Vec<T> = lines.map(read).collect::<Result<_>>()?;
+    ensure!(!figures.is_empty(), "the benchmark printed no figures");
+    Ok(figures)
 }
 
 /// Prints what was measured, and keeps it.

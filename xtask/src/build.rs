@@ -44,17 +44,24 @@ pub(crate) fn object_for(toolchain: &Toolchain, arch: &str) -> Result<PathBuf> {
     Ok(target.join("bpfel-unknown-none/release/isobar-probes"))
 }
 
-/// Cargo as the developer has it, on the workspace, with the kernel side for the agent to carry.
-pub(crate) fn cargo(object: &Path) -> Command {
+/// Cargo as the developer has it, on the workspace.
+pub(crate) fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(root()).env(OBJECT, object);
+    cargo.current_dir(root());
+    cargo
+}
+
+/// The same, with the kernel side for the agent to carry.
+pub(crate) fn cargo_with(object: &Path) -> Command {
+    let mut cargo = cargo();
+    cargo.env(OBJECT, object);
     cargo
 }
 
 /// Builds the agent for this machine.
 pub(crate) fn agent(object: &Path) -> Result<PathBuf> {
     let target = root().join("target");
-    let mut cargo = cargo(object);
+    let mut cargo = cargo_with(object);
     cargo.args(["build", "--release", "--package", "isobar", "--target-dir"]).arg(&target);
     loudly(&mut cargo).context("the agent does not build")?;
     Ok(target.join("release/isobar"))
@@ -63,8 +70,8 @@ pub(crate) fn agent(object: &Path) -> Result<PathBuf> {
 /// Builds the stand-in API server for this machine.
 pub(crate) fn api_server() -> Result<PathBuf> {
     let target = root().join("target");
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(root()).args(["build", "--release", "--package", "isobar-apistub"]);
+    let mut cargo = cargo();
+    cargo.args(["build", "--release", "--package", "isobar-apistub"]);
     loudly(cargo.arg("--target-dir").arg(&target)).context("the API server does not build")?;
     Ok(target.join("release/isobar-apistub"))
 }
@@ -84,7 +91,7 @@ pub(crate) fn release(object: &Path, musl: &Musl, command: &[&str]) -> Result<Co
     let tools = tools(Path::new(sysroot.trim()))?;
     let slim = target.join(format!("{}-probes.o", musl.target));
     strip(object, &slim, &tools, Path::new(sysroot.trim()))?;
-    let mut cargo = cargo(&slim);
+    let mut cargo = cargo_with(&slim);
     cargo.envs(musl.env.iter().map(|(name, value)| (name, value)));
     // Panics name the file they come from: not by where this machine keeps its sources.
     let cargo_home = std::env::var("CARGO_HOME").or_else(|_| {
@@ -139,7 +146,7 @@ fn strip(object: &Path, slim: &Path, tools: &Path, sysroot: &Path) -> Result<()>
 /// Builds what runs in a guest. With glibc, because musl's target cannot be had everywhere.
 pub(crate) fn for_guests(object: &Path) -> Result<Programs> {
     let target = root().join("target/static");
-    let mut cargo = cargo(object);
+    let mut cargo = cargo_with(object);
     cargo.env("RUSTFLAGS", "-Ctarget-feature=+crt-static").env_remove("CARGO_ENCODED_RUSTFLAGS");
     // Debug information would be most of what the guest unpacks into its memory.
     cargo.env("CARGO_PROFILE_RELEASE_DEBUG", "0").env("CARGO_PROFILE_RELEASE_STRIP", "debuginfo");

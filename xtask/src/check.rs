@@ -1,10 +1,11 @@
 //! `cargo xtask check`: what needs neither root nor a virtual machine.
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use anyhow::Result;
 
-use isobar_lab::shell::{loudly, root};
+use crate::build;
+use isobar_lab::shell::loudly;
 
 /// Formatting, lints, unit tests and those that need no root: the quick look before a commit.
 #[derive(clap::Args)]
@@ -17,8 +18,7 @@ impl Check {
             &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"],
             &["test", "--workspace", "--quiet", "--lib", "--bins", "--test", "pure"],
         ] {
-            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-            loudly(Command::new(cargo).current_dir(root()).args(args))?;
+            loudly(build::cargo().args(args))?;
         }
         Ok(ExitCode::SUCCESS)
     }

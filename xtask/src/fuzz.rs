@@ -6,11 +6,12 @@ mod corpus;
 mod target;
 
 use std::fs;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 
 use self::target::Target;
+use crate::build;
 use crate::setup::{self, Fuzzer};
 use isobar_lab::shell::{loudly, path_with, root};
 
@@ -70,8 +71,8 @@ fn names() -> Result<Vec<String>> {
 fn build(fuzzer: &Fuzzer) -> Result<()> {
     let sanitizer = if fuzzer.has_asan { "address" } else { "none" };
     eprintln!("building the fuzz targets (sanitizer: {sanitizer})");
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(root()).env("PATH", path_with(&[&fuzzer.bin])?);
+    let mut cargo = build::cargo();
+    cargo.env("PATH", path_with(&[&fuzzer.bin])?);
     // The flags of coverage and sanitizer are for nightly compilers; they work in stable ones too.
     cargo.env("RUSTC_BOOTSTRAP", "1").env_remove("CARGO_ENCODED_RUSTFLAGS");
     cargo.args(["fuzz", "build", "--fuzz-dir", "fuzz", "--target-dir", "target/fuzz"]);

@@ -33,7 +33,7 @@ impl Test {
             &["fmt", "--all", "--check"][..],
             &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"],
         ] {
-            tally.command(build::cargo(&object).args(args));
+            tally.command(build::cargo_with(&object).args(args));
         }
         match setup::page() {
             Ok(web) => tally.command(Command::new("npm").current_dir(web).args(["run", "check"])),
@@ -51,7 +51,7 @@ impl Test {
             (&["--test", "browser", "--test", "live"], 2 * n_cpus),
             (&["--doc"], n_cpus),
         ] {
-            let mut cargo = build::cargo(&object);
+            let mut cargo = build::cargo_with(&object);
             cargo.envs(promtool.iter().map(|path| (PROMTOOL, path)));
             tally.cargo_test(cargo, targets, threads)?;
         }

@@ -14,7 +14,7 @@ pub(super) struct Empty(Child);
 impl Empty {
     /// Builds and runs `monitor/benches/empty.rs`, which carries the kernel side at `object`.
     pub(super) fn attach(object: &Path) -> Result<Self> {
-        let mut cargo = build::cargo(object);
+        let mut cargo = build::cargo_with(object);
         cargo.args(["bench", "--quiet", "--package", "isobar", "--bench", "empty"]);
         let process = cargo.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut empty = Self(process.context("cannot start cargo")?);

@@ -1,12 +1,11 @@
 //! How long it takes to rank all pods of a node, and whether that grows as sorting does.
 
 use std::fmt;
-use std::process::Command;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use isobar_lab::shell::{quietly, root, step};
+use crate::build;
 use isobar_lab::table::{against, table};
 
 /// So many pods must be ranked within [`LIMIT_US`].
@@ -33,17 +32,9 @@ struct Ranked {
 
 /// Builds and runs `monitor/benches/rank.rs`. It needs no root and attaches nothing.
 pub(super) fn measure() -> Result<Figures> {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(root()).args(["bench", "--package", "isobar", "--bench", "rank"]);
-    let said = step("rank: up to 10,000 pods", || quietly(&mut cargo))?;
-    let lines = said.lines().filter(|line| line.starts_with('{'));
-    let rankings: Vec<Ranked> = lines
-        .map(|line| serde_json::from_str(line).with_context(|| format!("no figures: {line}")))
-        .collect::<Result<_>>()?;
-    if rankings.is_empty() {
-        bail!("the benchmark printed no figures");
-    }
-    Ok(Figures { rankings })
+    let mut cargo = build::cargo();
+    cargo.args(["bench", "--package", "isobar", "--bench", "rank"]);
+    Ok(Figures { rankings: super::printed("rank: up to 10,000 pods", &mut cargo)? })
 }
 
 impl Figures {

@@ -4,10 +4,9 @@
 use std::fmt;
 use std::process::Command;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use isobar_lab::shell::{quietly, step};
 use isobar_lab::table::{against, table};
 
 /// 512 MiB a day.
@@ -41,15 +40,7 @@ struct Node {
 
 /// Has `cargo` build and run `monitor/benches/record.rs`. It needs no root and attaches nothing.
 pub(super) fn measure(mut cargo: Command) -> Result<Figures> {
-    let said = step("record: 500 cgroups", || quietly(&mut cargo))?;
-    let lines = said.lines().filter(|line| line.starts_with('{'));
-    let nodes: Vec<Node> = lines
-        .map(|line| serde_json::from_str(line).with_context(|| format!("no figures: {line}")))
-        .collect::<Result<_>>()?;
-    if nodes.is_empty() {
-        bail!("the benchmark printed no figures");
-    }
-    Ok(Figures { nodes })
+    Ok(Figures { nodes: super::printed("record: 500 cgroups", &mut cargo)? })
 }
 
 impl fmt::Display for Figures {

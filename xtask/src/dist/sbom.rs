@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::digest::sha256;
 use super::release::{LICENCE, Release};
 use super::target::Target;
+use crate::build;
 
 const OBJECT: &str = "isobar-probes.o";
 const STD: &str = "rust-std";
@@ -105,8 +106,8 @@ fn document(
 
 /// What cargo knows of the package in `dir` and all that it needs on `triple`.
 fn metadata(dir: &str, triple: &str) -> Result<Value> {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(root()).args(["metadata", "--format-version", "1", "--locked"]);
+    let mut cargo = build::cargo();
+    cargo.args(["metadata", "--format-version", "1", "--locked"]);
     cargo.args(["--filter-platform", triple, "--manifest-path", &format!("{dir}/Cargo.toml")]);
     Ok(serde_json::from_str(&quietly(&mut cargo)?)?)
 }

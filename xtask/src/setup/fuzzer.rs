@@ -6,6 +6,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 
 use super::apt;
+use crate::build;
 use crate::cache::Cache;
 use isobar_lab::shell::{found, quietly, step};
 
@@ -29,7 +30,7 @@ pub(crate) fn ready() -> Result<Fuzzer> {
         apt::install(&["g++"], "libFuzzer is written in C++")?;
     }
     let root = Cache::open()?.keep(&format!("cargo-fuzz/{VERSION}"), |dir| {
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        let mut cargo = build::cargo();
         cargo.args(["install", "cargo-fuzz", "--version", VERSION, "--locked", "--root"]);
         step(&format!("cargo-fuzz {VERSION}"), || quietly(cargo.arg(dir)))?;
         Ok(())
