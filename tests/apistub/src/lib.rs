@@ -28,7 +28,6 @@ mod tests;
 mod tls;
 mod watch;
 mod write;
-mod yaml;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};

@@ -3,13 +3,12 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
 use crate::call::Call;
 use crate::journal::Seen;
 use crate::review::is_review;
-use crate::yaml;
 
 /// What every authenticated client may get: the role `system:discovery`.
 const DISCOVERY: [&str; 10] = [
@@ -65,7 +64,8 @@ impl Rules {
     /// If the text is not YAML, or has no rule.
     pub fn parse(text: &str) -> Result<Self> {
         let mut grants = BTreeSet::new();
-        let mut open = yaml::documents(text)?;
+        let mut open: Vec<Value> =
+            serde_saphyr::from_multiple(text).context("cannot read the manifest")?;
         while let Some(object) = open.pop() {
             open.extend(object["items"].as_array().into_iter().flatten().cloned());
             let namespace = match object["kind"].as_str() {

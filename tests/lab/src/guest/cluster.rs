@@ -33,7 +33,7 @@ impl Cluster {
     /// Starts it, and writes the kubeconfig that leads to it.
     pub(super) fn start(api: &Api, testbed: &Testbed) -> Result<Self> {
         let (kubelet, listen) = (Kubelet::WhenConfirmed, API.parse()?);
-        let options = Options { kubelet, listen, ..Options::default() };
+        let options = Options { kubelet, listen };
         let stub = Arc::new(Stub::start(&options).context("cannot start the API server")?);
         stub.put(generate::node(NODE))?;
         let mut pods = Vec::new();
