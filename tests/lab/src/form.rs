@@ -12,13 +12,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
+use isobar_core::model::settings::CgroupDriver;
 use serde::Deserialize;
 
 use crate::amount::{Cpu, Memory, Seconds};
 use crate::machine::Series;
 use crate::shell::root;
 use expect::Expect;
-use group::{Api, Cgroup, Churn, Driver, Load, Order, Pod, Prepared, Service, Swap};
+use group::{Api, Cgroup, Churn, Load, Order, Pod, Prepared, Service, Swap};
 use kernels::{Kernels, NeverOn};
 
 /// The configuration for scenarios with pods that have none of their own.
@@ -88,8 +89,8 @@ pub(crate) struct Form {
     #[serde(default)]
     pub(crate) environment: BTreeMap<String, String>,
     /// How the kubelet of a node with pods names their cgroups.
-    #[serde(default)]
-    pub(crate) driver: Driver,
+    #[serde(default = "systemd")]
+    pub(crate) driver: CgroupDriver,
     /// `memory.max` of the cgroup of all pods; what the node has, less 100 MiB, without it.
     pub(crate) kubepods: Option<Memory>,
     #[serde(default)]
@@ -121,6 +122,10 @@ struct Template {
 pub(crate) enum Mode {
     Observe,
     Enforce,
+}
+
+fn systemd() -> CgroupDriver {
+    CgroupDriver::Systemd
 }
 
 fn all() -> String {

@@ -120,7 +120,7 @@ pub(crate) enum Figure {
     /// Processes in and below a cgroup that may run on a CPU in the end.
     CpusAllowed {
         cgroup: String,
-        cpu: usize,
+        cpu: u32,
     },
     Sum(Vec<Figure>),
 }

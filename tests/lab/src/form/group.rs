@@ -73,15 +73,6 @@ fn one() -> usize {
     1
 }
 
-/// How the kubelet names its cgroups: its `cgroupDriver`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Driver {
-    #[default]
-    Systemd,
-    Cgroupfs,
-}
-
 /// A service of the system: /system.slice/NAME.service.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use isobar_core::model::cpuset::CpuSet;
+
 /// More than any limit; and a number that JSON has.
 const MAX: f64 = u64::MAX as f64;
 
@@ -13,7 +15,7 @@ pub(super) fn file(mount: &Path, cgroup: &str, name: &str) -> Result<f64, String
 }
 
 /// Processes in and below a cgroup that may run on `cpu`.
-pub(super) fn cpus_allowed(mount: &Path, cgroup: &str, cpu: usize) -> Result<usize, String> {
+pub(super) fn cpus_allowed(mount: &Path, cgroup: &str, cpu: u32) -> Result<usize, String> {
     allowed(&below(mount, cgroup), cpu)
 }
 
@@ -30,29 +32,21 @@ fn number(text: &str) -> Option<f64> {
 }
 
 /// Processes in and below `dir` that may run on `cpu`.
-fn allowed(dir: &Path, cpu: usize) -> Result<usize, String> {
+fn allowed(dir: &Path, cpu: u32) -> Result<usize, String> {
     let mut n = 0;
     for pid in read(&dir.join("cgroup.procs"))?.lines() {
         // One that has just ended runs nowhere.
         let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else { continue };
         let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
         let list = list.ok_or_else(|| format!("process {pid} has no Cpus_allowed_list"))?;
-        n += usize::from(has(list.trim(), cpu));
+        let cpus: CpuSet = list.trim().parse().map_err(|why| format!("process {pid}: {why}"))?;
+        n += usize::from(cpus.0.contains(&cpu));
     }
     let entries = fs::read_dir(dir).map_err(|why| format!("{}: {why}", dir.display()))?;
     for path in entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()) {
         n += allowed(&path, cpu)?;
     }
     Ok(n)
-}
-
-/// Whether a list such as `0-1,3` has `cpu`.
-fn has(list: &str, cpu: usize) -> bool {
-    list.split(',').any(|part| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let number = |text: &str| text.parse::<usize>().ok();
-        number(first).zip(number(last)).is_some_and(|(first, last)| (first..=last).contains(&cpu))
-    })
 }
 
 fn read(file: &Path) -> Result<String, String> {
@@ -62,21 +56,6 @@ fn read(file: &Path) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_list_of_cpus_is_read_as_the_kernel_prints_it() {
-        #[rustfmt::skip]
-        let table = [
-            // list, CPU, in it
-            ("0-1,3", 1, true),
-            ("0-1,3", 2, false),
-            ("0-1,3", 3, true),
-            ("",      0, false),
-        ];
-        for (list, cpu, want) in table {
-            assert_eq!(has(list, cpu), want, "{cpu} in {list:?}");
-        }
-    }
 
     #[test]
     fn a_file_answers_with_its_number_and_max_is_more_than_any() {

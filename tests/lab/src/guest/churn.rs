@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use anyhow::Result;
 use isobar_core::model::pod::QosClass;
+use isobar_core::model::settings::CgroupDriver;
 
+use super::driver;
 use super::testbed::{Testbed, sleeper};
 use crate::cgroup::Group;
-use crate::form::group::Driver;
 
 /// How many live at a time.
 const ALIVE: usize = 10;
@@ -92,10 +93,10 @@ fn remove((group, process): (Group, Child), known: &Mutex<Known>) {
     }
 }
 
-fn pod(mount: &Path, driver: Driver, number: u64) -> Result<(Group, Child)> {
+fn pod(mount: &Path, driver: CgroupDriver, number: u64) -> Result<(Group, Child)> {
     let uid = format!("{number:08x}-2222-4222-8222-{number:012x}");
-    let pod = driver.pod(QosClass::BestEffort, &uid);
-    let scope = driver.container(&pod, &format!("{number:064x}"));
+    let pod = driver::pod(driver, QosClass::BestEffort, &uid);
+    let scope = driver::container(driver, &pod, &format!("{number:064x}"));
     let below = |path: &str| mount.join(path.trim_start_matches('/'));
     let (group, scope) = (Group::make(below(&pod))?, below(&scope));
     fs::create_dir(&scope)?;

@@ -4,11 +4,13 @@
 use std::collections::BTreeMap;
 
 use isobar_core::model::pod::QosClass;
+use isobar_core::model::settings::CgroupDriver;
 use serde_json::json;
 
+use super::driver;
 use crate::amount::{Cpu, Memory};
 use crate::form::Form;
-use crate::form::group::{Driver, Load, Pod};
+use crate::form::group::{Load, Pod};
 
 /// One pod, worked out.
 #[derive(Debug, Clone)]
@@ -93,14 +95,14 @@ pub(super) fn place(
     name: String,
     number: usize,
     capacity: u64,
-    driver: Driver,
+    driver: CgroupDriver,
 ) -> Placed {
     let class = class(pod);
     let uid = format!("{number:08x}-1111-4111-8111-{number:012x}");
     let id = |what: &str| format!("{what}{number:062x}");
     let ids: Vec<_> = (0..pod.containers).map(|n| id(&format!("c{n:x}"))).collect();
-    let cgroup = driver.pod(class, &uid);
-    let mut containers = ids.iter().map(|id| driver.container(&cgroup, id));
+    let cgroup = driver::pod(driver, class, &uid);
+    let mut containers = ids.iter().map(|id| driver::container(driver, &cgroup, id));
     let request = pod.memory_request.or(pod.memory_limit).map_or(0, |memory| memory.0);
     let milli = pod.cpu_request.or(pod.cpu_limit).map_or(0, |cpu| cpu.0);
     let mut write = vec![("cpu.weight".into(), weight(milli).to_string())];
@@ -112,7 +114,7 @@ pub(super) fn place(
     }
     Placed {
         manifest: manifest(pod, &name, class, &uid, &ids),
-        sandbox: driver.container(&cgroup, &id("5a")),
+        sandbox: driver::container(driver, &cgroup, &id("5a")),
         container: containers.next().unwrap_or_default(),
         others: containers.collect(),
         cgroup,

@@ -9,14 +9,16 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use isobar_core::model::pod::QosClass;
+use isobar_core::model::settings::CgroupDriver;
 
 use super::disks::{make_files, swap_off, swap_on};
+use super::driver;
 use super::pods::{self, Placed};
 use crate::amount::Memory;
 use crate::cgroup::Group;
 use crate::facts::{BYSTANDER, Limit};
 use crate::form::Form;
-use crate::form::group::{Driver, Load, Pod};
+use crate::form::group::{Load, Pod};
 
 /// Where services of the system lie.
 const SYSTEM: &str = "/system.slice";
@@ -34,7 +36,7 @@ const TTY: &str = "/dev/ttyS2";
 /// What stands; it goes with this value.
 pub(super) struct Testbed {
     mount: PathBuf,
-    driver: Driver,
+    driver: CgroupDriver,
     /// Everything that work runs in.
     pub(super) places: Vec<Place>,
     pods: Vec<Placed>,
@@ -98,12 +100,12 @@ impl Testbed {
             self.places.push(Place::plain(name, path, &service.load));
         }
         let limit = form.kubepods.unwrap_or(Memory(capacity.saturating_sub(HARD))).0;
-        let kubepods = form.driver.kubepods();
-        self.make(kubepods)?.write("memory.max", &limit.to_string())?;
+        let kubepods = driver::class(form.driver, QosClass::Guaranteed);
+        self.make(&kubepods)?.write("memory.max", &limit.to_string())?;
         let weight = pods::weight(2000).to_string();
-        self.group(kubepods)?.write("cpu.weight", &weight)?;
+        self.group(&kubepods)?.write("cpu.weight", &weight)?;
         for class in [QosClass::BestEffort, QosClass::Burstable] {
-            self.make(&form.driver.class(class))?.write("cpu.weight", "1")?;
+            self.make(&driver::class(form.driver, class))?.write("cpu.weight", "1")?;
         }
         for pod in self.pods.clone() {
             self.pod(&pod)?;
@@ -193,7 +195,7 @@ impl Testbed {
     }
 
     /// How the kubelet names cgroups here.
-    pub(super) fn driver(&self) -> Driver {
+    pub(super) fn driver(&self) -> CgroupDriver {
         self.driver
     }
 
@@ -293,7 +295,7 @@ pub(super) fn sleeper(dir: &Path, adj: i32) -> Result<Child> {
 }
 
 /// The Guaranteed pod that answers pings.
-fn bystander(capacity: u64, driver: Driver) -> Result<Placed> {
+fn bystander(capacity: u64, driver: CgroupDriver) -> Result<Placed> {
     let text = format!(
         "name = \"{BYSTANDER}\"\nclass = \"Guaranteed\"\nmemory_limit = \"64MiB\"\n\
          cpu_limit = \"500m\"\npriority = 1000\nload = [{{ run = \"echo --tty {TTY}\", steady = true }}]\n"
