@@ -1,7 +1,6 @@
 //! The built agent as one who may act, in a configuration by which there is never a reason to:
 //! only one does on a node, it remembers across a kill, and the service manager hears of it.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixDatagram;
@@ -12,10 +11,8 @@ use std::time::Duration;
 use crate::host::{Agent, Group, HARMLESS, free_port, skip};
 use crate::program::isobar;
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
-use isobar_core::model::condition::ScopeName;
-use isobar_core::model::decision::{Action, Met, StepKind, StepReason, Target, Trigger};
-use isobar_core::model::settings::Deletion;
-use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
+use isobar_core::model::decision::{Action, StepKind, StepReason, Target, made};
+use isobar_core::model::threshold::PressureSignal;
 use isobar_core::model::units::{Nanos, Percent};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -93,15 +90,9 @@ fn observe_keeps_averages_alone() {
 
 /// A kill of `group` that was decided, of which nothing has been seen yet.
 fn kill(group: &Group) -> Action {
-    let threshold = PressureThreshold {
-        scope: ScopeName::System,
-        on: PressureSignal::Memory(Percent(60_00)),
-        grace: Nanos(0),
-    };
-    let threshold = Trigger::Pressure(threshold);
+    let reason = made::pressed(PressureSignal::Memory(Percent(60_00)));
     Action {
         id: 5,
-        step: StepKind::KillContainers,
         target: Target {
             name: group.path().into(),
             uid: "made-up".into(),
@@ -109,17 +100,9 @@ fn kill(group: &Group) -> Action {
             path: Some(CgroupPath(group.path().into())),
             ..Target::default()
         },
-        reason: Met { threshold, since: Nanos(0), is_due: true, measured: 0, missing: None },
         why: StepReason::Emergency,
-        want: None,
-        grace: None,
         deadline: Nanos(1 << 60),
-        escalates_to: None,
-        deletion: Deletion::Never,
-        restart: None,
-        is_enforced: true,
-        message: String::new(),
-        annotations: BTreeMap::new(),
+        ..made::action(StepKind::KillContainers, reason)
     }
 }
 

@@ -21,7 +21,7 @@ use isobar::record::incident::{Incident, Kind, State, Trigger, is_name, name_of}
 use isobar::record::journal::{Bounds, Journal, Ring, Start};
 use isobar::record::reader::{Entry, Recording};
 use isobar::record::replay::{Replay, Replayed};
-use isobar_core::model::cgroup::CgroupPath;
+use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::condition::Measure;
 use isobar_core::model::limit::{LimitResult, LimitState, LimitWrite};
 use isobar_core::model::node::NodeFacts;
@@ -66,10 +66,7 @@ fn sample(second: u64) -> Sample {
 }
 
 fn kill() -> OomKill {
-    serde_json::from_value(serde_json::json!({
-        "at": 0, "victim": 5, "victimPid": 0, "limit": null, "limitKnown": false, "trigger": 5,
-    }))
-    .unwrap()
+    OomKill { victim: CgroupId(5), trigger: CgroupId(5), ..OomKill::default() }
 }
 
 /// Records so many seconds. The turns that a watch made of them, with their ticks.

@@ -232,7 +232,7 @@ fn layout_no_memcpy_of_the_kernel_side() {
 }
 
 #[test]
-fn layout_schemas_are_no_part_of_the_agent() {
+fn layout_features_of_tests_are_no_part_of_the_agent() {
     let manifest = |of: &str| {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(of).join("Cargo.toml");
         fs::read_to_string(path).unwrap()
@@ -241,11 +241,12 @@ fn layout_schemas_are_no_part_of_the_agent() {
         let text = manifest(of);
         let line = text.lines().find(|line| line.starts_with("schemars =")).unwrap();
         assert!(line.contains("optional = true"), "{of}: {line}");
-        assert!(!text.contains("\ndefault ="), "{of}: nothing may switch `schema` on by itself");
+        assert!(!text.contains("\ndefault ="), "{of}: nothing may switch a feature on by itself");
     }
     let text = manifest("");
     let (shipped, for_tests) = text.split_once("[dev-dependencies]").unwrap();
     assert!(!shipped.contains("schema"), "only tests make schemas");
+    assert!(!shipped.contains("\"made\""), "only tests make parts of decisions up");
     assert!(for_tests.contains("features = [\"schema\"]") && for_tests.contains("\nschemars ="));
 }
 

@@ -12,13 +12,11 @@ use isobar::record::reader::Recording;
 use isobar::record::replay::Replay;
 use isobar::serve::router;
 use isobar_core::model::cgroup::Limit;
-use isobar_core::model::decision::StepKind;
+use isobar_core::model::decision::{StepKind, made};
 use isobar_core::model::fraction::Fraction;
 use isobar_core::model::node::{Filesystem, Filesystems, NodeReading};
 use isobar_core::model::pod::QosClass;
-use isobar_core::model::settings::{
-    Deletion, Settings, WorkloadRule, WrittenLimit, usual_pressure_thresholds,
-};
+use isobar_core::model::settings::{Deletion, Settings, WorkloadRule, WrittenLimit};
 use isobar_core::model::snapshot::Snapshot;
 use isobar_core::model::threshold::{Amount, Signal, Threshold};
 use isobar_core::model::units::{Nanos, Percent};
@@ -264,7 +262,7 @@ async fn openapi_holds_for_rare_values() {
     let tenth = Amount::Percentage(Fraction::of_percent(10.5).unwrap());
     let (signal, grace) = (Signal::NodefsAvailable, Nanos::SECOND);
     let mut settings = Settings::default();
-    settings.eviction.pressure = usual_pressure_thresholds();
+    settings.eviction.pressure = made::usual_pressure_thresholds();
     settings.eviction.thresholds =
         vec![Threshold { signal, value: tenth, grace, min_reclaim: Some(tenth) }];
     settings.node.reserved_cpus = Some("0-3,8".parse().unwrap());

@@ -375,15 +375,8 @@ mod tests {
         ];
         for (limit, limit_known, want) in table {
             let mut step = Step::default();
-            step.snapshot.oom_kills.push(OomKill {
-                at: Nanos(0),
-                victim: CgroupId(9),
-                victim_pid: 7,
-                victim_comm: None,
-                limit,
-                limit_known,
-                trigger: CgroupId(9),
-            });
+            let kill = OomKill { victim: CgroupId(9), limit, limit_known, ..OomKill::default() };
+            step.snapshot.oom_kills.push(kill);
             let text = serde_json::to_string(&step.decision).unwrap();
             let mut all = WhatIf::default();
             let (at, recorded) = (Moment::default(), text.clone());

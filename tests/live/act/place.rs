@@ -1,6 +1,5 @@
 //! Cgroups and processes made for one test, and gone with it.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
@@ -17,8 +16,7 @@ use isobar::act::{Actuator, Options};
 use isobar::clock;
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::condition::ScopeName;
-use isobar_core::model::decision::{Action, Met, Outcome, StepKind, StepReason, Target, Trigger};
-use isobar_core::model::settings::Deletion;
+use isobar_core::model::decision::{Action, Outcome, StepKind, Target, Trigger, made};
 use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
 use isobar_core::model::units::Nanos;
 use tempfile::TempDir;
@@ -235,19 +233,11 @@ pub(crate) fn against(on: PressureSignal, step: StepKind, target: Target) -> Act
     let threshold = Trigger::Pressure(PressureThreshold { scope: ScopeName::System, on, grace });
     Action {
         id: 7,
-        step,
         target,
-        reason: Met { threshold, since: Nanos(1), is_due: true, measured: 1, missing: None },
-        why: StepReason::Gentlest,
-        want: None,
         grace: Some(grace),
         deadline: clock::now().boot.plus(Nanos(5 * Nanos::SECOND.0)),
-        escalates_to: None,
-        deletion: Deletion::Never,
-        restart: None,
         is_enforced: false,
-        message: String::new(),
-        annotations: BTreeMap::new(),
+        ..made::action(step, made::met(threshold))
     }
 }
 

@@ -11,14 +11,14 @@ use isobar_core::model::cost::Cost;
 use isobar_core::model::cpuset::CpuSet;
 use isobar_core::model::decision::{
     Action, Assessment, Decision, InForce, Met, NodePressure, Observation, Outcome, OutcomeResult,
-    Outlook, Phase as InForcePhase, Relief, StepKind, StepReason, Target, Trigger,
+    Outlook, Phase as InForcePhase, Relief, StepKind, Trigger, made,
 };
 use isobar_core::model::limit::{LimitResult, LimitState, LimitWrite, NodeResources};
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::pod::Place;
 use isobar_core::model::quantity::Quantity;
 use isobar_core::model::sample::{Cause, Moment, Sample};
-use isobar_core::model::settings::{Deletion, Settings, WrittenLimit, usual_pressure_thresholds};
+use isobar_core::model::settings::{Settings, WrittenLimit};
 use isobar_core::model::snapshot::{Doubts, IoRate, Snapshot, Union};
 use isobar_core::model::stall::{Coverage, Lost};
 use isobar_core::model::threshold::{Amount, Signal, Threshold};
@@ -125,7 +125,7 @@ pub(super) fn snapshot() -> Snapshot {
 fn settings() -> Settings {
     let mut settings = Settings::default();
     settings.eviction.thresholds = vec![hard(), soft()];
-    settings.eviction.pressure = usual_pressure_thresholds();
+    settings.eviction.pressure = made::usual_pressure_thresholds();
     settings.relief.enforce = [StepKind::Mark].into();
     settings
 }
@@ -154,36 +154,14 @@ fn met() -> Met {
 }
 
 fn action() -> Action {
-    Action {
-        id: 1,
-        step: StepKind::KillContainers,
-        target: Target::default(),
-        reason: met(),
-        why: StepReason::Gentlest,
-        want: None,
-        grace: None,
-        deadline: Nanos(0),
-        escalates_to: None,
-        deletion: Deletion::Never,
-        restart: None,
-        is_enforced: true,
-        message: String::new(),
-        annotations: Default::default(),
-    }
+    made::action(StepKind::KillContainers, met())
 }
 
 fn sample() -> Sample {
     let phase = InForcePhase::Ending;
     let in_force = InForce { action: action(), since: Nanos(0), held: None, phase, largest: None };
-    let outcome = Outcome {
-        never_begun: false,
-        action: 1,
-        result: OutcomeResult::Done,
-        detail: String::new(),
-        took: Nanos(0),
-        freed: Some(Bytes(GIB)),
-        ended: Some(3),
-    };
+    let (freed, ended) = (Some(Bytes(GIB)), Some(3));
+    let outcome = Outcome { freed, ended, ..made::outcome(1, OutcomeResult::Done) };
     let pod = |uid: &str, name: &str| {
         let (uid, namespace, name) = (uid.to_owned(), "shop".into(), name.into());
         (uid.clone(), Pod { uid, namespace, name, ..Pod::default() })

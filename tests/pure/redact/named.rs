@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::decision::{
-    Action, InForce, Outcome, OutcomeResult, Phase, Target, TargetGroup,
+    Action, InForce, Outcome, OutcomeResult, Phase, Target, TargetGroup, made,
 };
 use isobar_core::model::disk::{ContainerDisk, DiskReading, DiskSource, DiskUse, PodDisk};
 use isobar_core::model::pod::QosClass;
@@ -165,13 +165,10 @@ pub(super) fn sample(mut sample: Sample, like: &Action) -> Sample {
     };
     sample.pod_disks = Some(disks.into());
     sample.outcomes = vec![Outcome {
-        never_begun: false,
-        action: like.id,
-        result: OutcomeResult::Failed,
         detail: "acme-web is gone".into(),
         took: Nanos(5),
-        freed: None,
         ended: Some(1),
+        ..made::outcome(like.id, OutcomeResult::Failed)
     }];
     let since = Nanos(5);
     (sample.node.n_cpus, sample.node.pressure_read) = (Some(5), Some(since));

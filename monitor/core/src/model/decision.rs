@@ -4,8 +4,8 @@
 mod action;
 mod aftermath;
 mod assessment;
-#[cfg(test)]
-pub(crate) mod made;
+#[cfg(any(test, feature = "made"))]
+pub mod made;
 mod ranking;
 
 use serde::{Deserialize, Serialize};
@@ -127,12 +127,6 @@ pub struct Met {
 }
 
 impl Met {
-    /// One that is due, whatever was measured.
-    #[cfg(test)]
-    pub(crate) fn due(threshold: Trigger) -> Self {
-        Self { threshold, since: Nanos(0), is_due: true, measured: 0, missing: None }
-    }
-
     /// When its grace period was over, or will be.
     #[must_use]
     pub fn due_since(&self) -> Nanos {

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::condition::{ConditionName, Measure, Resource, ScopeName};
+use super::condition::{ConditionName, Measure, Resource};
 use super::cpuset::CpuSet;
 use super::decision::{Order, StepKind};
 use super::is_default;
 use super::pattern::PathPattern;
 use super::pod::QosClass;
 use super::quantity::ResourceList;
-use super::threshold::{PressureSignal, PressureThreshold, Signal, Threshold};
+use super::threshold::{PressureThreshold, Signal, Threshold};
 use super::units::{Bytes, Nanos, Percent};
 
 /// The configuration as the policy sees it.
@@ -73,26 +73,6 @@ impl Default for Eviction {
             max_pod_grace: 0,
         }
     }
-}
-
-/// The pressure thresholds without configuration: memory, for the node and for its pods.
-///
-/// Work that has waited for memory for most of twenty seconds will not recover by itself, and
-/// memory that runs out within ten seconds leaves no time for gentler steps. CPU, disk and
-/// refaults have no default: only the operator knows what is a fault there.
-#[must_use]
-pub fn usual_pressure_thresholds() -> Vec<PressureThreshold> {
-    let seconds = |n: u64| Nanos(n * Nanos::SECOND.0);
-    let both = [ScopeName::System, ScopeName::Kubepods];
-    let of = |scope| {
-        let shortage = PressureSignal::Memory(Percent(60_00));
-        let exhaustion = PressureSignal::Exhaustion(seconds(10));
-        [
-            PressureThreshold { scope, on: shortage, grace: seconds(20) },
-            PressureThreshold { scope, on: exhaustion, grace: seconds(2) },
-        ]
-    };
-    both.into_iter().flat_map(of).collect()
 }
 
 /// Settings of KEP-4205's conditions.

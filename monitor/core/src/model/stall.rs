@@ -169,7 +169,7 @@ pub struct Aggression {
 }
 
 /// One OOM kill. Victim, limit and trigger may be three different cgroups.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct OomKill {
@@ -211,7 +211,7 @@ pub fn killed_process(pid: u32, comm: Option<&str>) -> String {
 pub const OOM_KILLS_KEPT: usize = 64;
 
 /// An OOM kill with paths, which outlive the cgroups.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct OomRecord {
@@ -313,15 +313,7 @@ mod tests {
             (1, None,             Some("/"),  "the root cgroup"),
         ];
         for (id, name, path, want) in table {
-            let kill = OomKill {
-                at: Nanos(0),
-                victim: CgroupId(id),
-                victim_pid: 7,
-                victim_comm: None,
-                limit: None,
-                limit_known: true,
-                trigger: CgroupId(id),
-            };
+            let kill = OomKill { victim: CgroupId(id), ..OomKill::default() };
             let path = path.map(|path| CgroupPath(path.into()));
             let at = Moment::default();
             let record = OomRecord::of(&kill, at, name.map(str::to_owned), |_| path.clone());

@@ -119,11 +119,10 @@ mod tests {
 
     use super::*;
     use crate::model::cgroup::{Cgroup, MemoryStat};
-    use crate::model::decision::{Loss, Met, Taker, Trigger};
+    use crate::model::decision::{Loss, Met, Taker, Trigger, made};
     use crate::model::node::Meminfo;
     use crate::model::pod::{Place, QosClass, Runtime};
     use crate::model::psi::{Line, Pressure, Pressures};
-    use crate::model::settings::usual_pressure_thresholds;
     use crate::model::snapshot::{IoRate, Scope};
     use crate::model::units::Nanos;
     use crate::view::headline::tests::ranking;
@@ -160,7 +159,7 @@ mod tests {
 
     /// A threshold of memory is met and, where `path` is told, that cgroup took what was lost.
     fn met(path: Option<&str>) -> Decision {
-        let mut thresholds = usual_pressure_thresholds().into_iter().map(Trigger::Pressure);
+        let mut thresholds = made::usual_pressure_thresholds().into_iter().map(Trigger::Pressure);
         let threshold =
             thresholds.find(|one| one.resource() == threshold::Resource::Memory).unwrap();
         let met = Met { threshold, since: Nanos(0), is_due: false, measured: 0, missing: None };

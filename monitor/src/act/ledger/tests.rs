@@ -1,10 +1,8 @@
 use std::fs;
 
 use super::*;
-use isobar_core::model::condition::ScopeName;
-use isobar_core::model::decision::{Met, StepKind, StepReason, Target, Trigger};
-use isobar_core::model::settings::Deletion;
-use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
+use isobar_core::model::decision::{StepKind, Target, made};
+use isobar_core::model::threshold::PressureSignal;
 use isobar_core::model::units::Percent;
 
 fn entry(cgroup: u64) -> Override {
@@ -19,27 +17,11 @@ fn entry(cgroup: u64) -> Override {
 }
 
 pub(in crate::act) fn action(id: u64, step: StepKind, is_enforced: bool) -> Action {
-    let on = PressureSignal::Memory(Percent(60_00));
-    let threshold = PressureThreshold { scope: ScopeName::System, on, grace: Nanos(0) };
-    let threshold = Trigger::Pressure(threshold);
     let cgroup = Some(CgroupId(id));
     let path = Some(CgroupPath(format!("/work-{id}").into()));
-    Action {
-        id,
-        step,
-        target: Target { name: format!("work-{id}"), cgroup, path, ..Target::default() },
-        reason: Met { threshold, since: Nanos(0), is_due: true, measured: 0, missing: None },
-        why: StepReason::Gentlest,
-        want: None,
-        grace: None,
-        deadline: Nanos(9),
-        escalates_to: None,
-        deletion: Deletion::Never,
-        restart: None,
-        is_enforced,
-        message: String::new(),
-        annotations: Default::default(),
-    }
+    let target = Target { name: format!("work-{id}"), cgroup, path, ..Target::default() };
+    let reason = made::pressed(PressureSignal::Memory(Percent(60_00)));
+    Action { id, target, deadline: Nanos(9), is_enforced, ..made::action(step, reason) }
 }
 
 fn open(state: &Path, boot: &str) -> Result<Ledger, LedgerError> {

@@ -6,34 +6,18 @@ use std::thread;
 use super::thread::BUSY;
 use super::*;
 use isobar_core::model::capability::CapabilityState;
-use isobar_core::model::condition::ScopeName;
-use isobar_core::model::decision::{Met, StepReason, Trigger};
-use isobar_core::model::settings::Deletion;
-use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
+use isobar_core::model::decision::made;
+use isobar_core::model::threshold::PressureSignal;
 use isobar_core::model::units::Percent;
 
 pub(in crate::agent) fn action(id: u64) -> Action {
-    let threshold = PressureThreshold {
-        scope: ScopeName::System,
-        on: PressureSignal::Memory(Percent(60_00)),
-        grace: Nanos(0),
-    };
-    let threshold = Trigger::Pressure(threshold);
+    let reason = made::pressed(PressureSignal::Memory(Percent(60_00)));
     Action {
         id,
-        step: StepKind::Squeeze,
         target: Target { name: format!("pod-{id}"), ..Target::default() },
-        reason: Met { threshold, since: Nanos(0), is_due: true, measured: 0, missing: None },
-        why: StepReason::Gentlest,
-        want: None,
-        grace: None,
         deadline: Nanos(u64::MAX),
-        escalates_to: None,
-        deletion: Deletion::Never,
-        restart: None,
         is_enforced: false,
-        message: String::new(),
-        annotations: Default::default(),
+        ..made::action(StepKind::Squeeze, reason)
     }
 }
 
@@ -43,9 +27,7 @@ fn relief(ids: std::ops::RangeInclusive<u64>) -> Relief {
 
 fn outcome(action: &Action) -> Outcome {
     let detail = action.target.name.clone();
-    let (took, result) = (Nanos(1), OutcomeResult::Done);
-    let (freed, ended, never_begun) = (None, None, false);
-    Outcome { action: action.id, result, detail, took, freed, ended, never_begun }
+    Outcome { detail, took: Nanos(1), ..made::outcome(action.id, OutcomeResult::Done) }
 }
 
 /// An actuator that ends each step only once it is told to.

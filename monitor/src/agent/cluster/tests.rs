@@ -2,37 +2,16 @@ use std::sync::Arc;
 
 use super::*;
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
-use isobar_core::model::decision::{Met, StepReason, Trigger};
+use isobar_core::model::decision::made;
 use isobar_core::model::stall::OomKill;
-use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
-use isobar_core::model::units::{Bytes, Nanos, Percent};
+use isobar_core::model::threshold::PressureSignal;
+use isobar_core::model::units::{Bytes, Percent};
 
 fn action(step: StepKind) -> Action {
-    let on = PressureSignal::Memory(Percent(60_00));
-    let scope = isobar_core::model::condition::ScopeName::System;
-    let threshold = Trigger::Pressure(PressureThreshold { scope, on, grace: Nanos(0) });
-    let at = Nanos(0);
-    Action {
-        id: 1,
-        step,
-        target: Target {
-            name: "web".into(),
-            namespace: "shop".into(),
-            uid: "u1".into(),
-            ..Target::default()
-        },
-        reason: Met { threshold, since: at, is_due: true, measured: 0, missing: None },
-        why: StepReason::Gentlest,
-        want: None,
-        grace: None,
-        deadline: at,
-        escalates_to: None,
-        deletion: Deletion::Never,
-        restart: None,
-        is_enforced: true,
-        message: "low on memory".into(),
-        annotations: BTreeMap::new(),
-    }
+    let reason = made::pressed(PressureSignal::Memory(Percent(60_00)));
+    let (name, namespace, uid) = ("web".into(), "shop".into(), "u1".into());
+    let target = Target { name, namespace, uid, ..Target::default() };
+    Action { target, message: "low on memory".into(), ..made::action(step, reason) }
 }
 
 fn told(notes: Vec<Note>) -> Vec<String> {
@@ -45,15 +24,7 @@ fn told(notes: Vec<Note>) -> Vec<String> {
 
 #[test]
 fn oom_kill_names_the_pod() {
-    let kill = OomKill {
-        at: Nanos(0),
-        victim: CgroupId(7),
-        victim_pid: 7,
-        victim_comm: None,
-        limit: None,
-        limit_known: true,
-        trigger: CgroupId(7),
-    };
+    let kill = OomKill { victim: CgroupId(7), limit_known: true, ..OomKill::default() };
     let path = || Some(CgroupPath("/kubepods/podu1".into()));
     #[rustfmt::skip]
     let table = [
@@ -110,15 +81,8 @@ fn came_to_tells_the_pod_of_an_eviction_that_happened() {
     ];
     for (step, result, ended, begins, ends) in table {
         let ending = (action(*step), pods(&action(*step).target, &known(&["u1"])));
-        let outcome = Outcome {
-            never_begun: false,
-            action: 1,
-            result: *result,
-            detail: String::new(),
-            took: Nanos(0),
-            freed: ended.filter(|n| *n > 0).map(|_| Bytes(1)),
-            ended: *ended,
-        };
+        let freed = ended.filter(|n| *n > 0).map(|_| Bytes(1));
+        let outcome = Outcome { freed, ended: *ended, ..made::outcome(1, *result) };
         assert_eq!(told(begun(&ending, Moment::default())), *begins, "{step:?}");
         let got = came_to(&outcome, &ending, Moment::default());
         let of_step = |note: &Note| note.subject == format!("{} u1", step.name());

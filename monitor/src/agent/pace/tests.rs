@@ -6,18 +6,11 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::clock;
-use isobar_core::model::condition::ScopeName;
-use isobar_core::model::threshold::PressureThreshold;
+use isobar_core::model::decision::made;
 use isobar_core::model::units::{Nanos, Percent};
 
-fn met(on: PressureSignal) -> Met {
-    let threshold = PressureThreshold { scope: ScopeName::System, on, grace: Nanos(0) };
-    let threshold = Trigger::Pressure(threshold);
-    Met { threshold, since: Nanos(0), is_due: true, measured: 0, missing: None }
-}
-
 fn exhaustion() -> Decision {
-    let met = vec![met(PressureSignal::Exhaustion(Nanos::SECOND))];
+    let met = vec![made::pressed(PressureSignal::Exhaustion(Nanos::SECOND))];
     decided(met, None)
 }
 
@@ -29,7 +22,7 @@ fn decided(met: Vec<Met>, held: Option<Hold>) -> Decision {
 
 #[test]
 fn is_urgent_while_memory_runs_out_or_a_step_is_pending() {
-    let waiting = met(PressureSignal::Memory(Percent(60_00)));
+    let waiting = made::pressed(PressureSignal::Memory(Percent(60_00)));
     let until = Nanos(0);
     #[rustfmt::skip]
     let table = [

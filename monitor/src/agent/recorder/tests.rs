@@ -72,10 +72,7 @@ fn record_to_a_file_is_for_one_agent() {
 }
 
 fn kill(at: Moment) -> OomRecord {
-    let (victim, limit, trigger, limit_known) = (CgroupId(7), None, CgroupId(7), false);
-    let (victim_pid, victim_comm) = (8, None);
-    let kill =
-        OomKill { at: at.boot, victim, victim_pid, victim_comm, limit, limit_known, trigger };
+    let kill = OomKill { at: at.boot, victim: CgroupId(7), ..OomKill::default() };
     OomRecord::of(&kill, at, None, |_| None)
 }
 

@@ -157,10 +157,7 @@ mod tests {
     use isobar_core::model::condition::{
         Condition, ConditionName, Measure, Phase, ScopeName, Status,
     };
-    use isobar_core::model::decision::{
-        Action, Decision, Met, StepKind, StepReason, Target, Trigger,
-    };
-    use isobar_core::model::settings::Deletion;
+    use isobar_core::model::decision::{Action, Decision, Met, StepKind, Target, Trigger, made};
     use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
     use isobar_core::model::units::{Moment, Percent};
 
@@ -170,34 +167,15 @@ mod tests {
         Moment { boot, wall: Nanos(1_790_000_000_000_000_000 + second * Nanos::SECOND.0) }
     }
 
-    fn due(on: PressureSignal) -> Trigger {
-        Trigger::Pressure(PressureThreshold { scope: ScopeName::Kubepods, on, grace: Nanos(0) })
+    fn due(on: PressureSignal) -> Met {
+        let (scope, grace) = (ScopeName::Kubepods, Nanos(0));
+        made::met(Trigger::Pressure(PressureThreshold { scope, on, grace }))
     }
 
     fn action(step: StepKind) -> Action {
-        let reason = Met {
-            threshold: due(PressureSignal::Memory(Percent(60_00))),
-            since: Nanos(0),
-            is_due: true,
-            measured: 0,
-            missing: None,
-        };
-        Action {
-            id: 1,
-            step,
-            target: Target { name: "leak".into(), namespace: "shop".into(), ..Target::default() },
-            reason,
-            why: StepReason::Gentlest,
-            want: None,
-            grace: None,
-            deadline: Nanos(0),
-            escalates_to: None,
-            is_enforced: true,
-            deletion: Deletion::Never,
-            restart: None,
-            message: String::new(),
-            annotations: Default::default(),
-        }
+        let reason = due(PressureSignal::Memory(Percent(60_00)));
+        let target = Target { name: "leak".into(), namespace: "shop".into(), ..Target::default() };
+        Action { target, ..made::action(step, reason) }
     }
 
     fn decision(second: u64, is_true: bool) -> Decision {
@@ -324,10 +302,7 @@ mod tests {
         ];
         for (on, kills, want) in table {
             let mut with_step = decision(100, false);
-            with_step.relief.actions = vec![Action {
-                reason: Met { threshold: due(on), ..action(StepKind::Evict).reason },
-                ..action(StepKind::Evict)
-            }];
+            with_step.relief.actions = vec![Action { reason: due(on), ..action(StepKind::Evict) }];
             let mut all = WhatIf::default();
             all.tick(&with_step, &with_step);
             all.oom_kills = kills.iter().copied().map(at).collect();

@@ -79,7 +79,9 @@ const DISK: &[Key] = &[
     key("threshold", Percent, Some("60%"), THRESHOLD),
 ];
 
-/// `settings::usual_pressure_thresholds` as YAML; a test compares the two.
+/// For the node and for its pods. Work that has waited for memory for most of twenty seconds will not
+/// recover by itself, and memory that runs out within ten seconds leaves no time for gentler steps.
+/// CPU, disk and refaults have no default: only the operator knows what is a fault there.
 const USUAL_PRESSURE: &str = "
 - {scope: system, signal: memory, threshold: 60%, gracePeriod: 20s}
 - {scope: system, signal: exhaustion, threshold: 10s, gracePeriod: 2s}

@@ -312,7 +312,10 @@ proptest! {
 #[test]
 fn defaults_have_the_usual_pressure_thresholds() {
     let usual = defaults().settings;
-    assert_eq!(usual.eviction.pressure, isobar_core::model::settings::usual_pressure_thresholds());
+    assert_eq!(
+        usual.eviction.pressure,
+        isobar_core::model::decision::made::usual_pressure_thresholds()
+    );
     let none = of("evictionPressure: []").unwrap().settings;
     assert_eq!(none.eviction.pressure, []);
 }

@@ -328,11 +328,9 @@ mod tests {
             let kill = OomKill {
                 at: Nanos(victim),
                 victim: CgroupId(victim),
-                victim_pid: 1,
-                victim_comm: None,
                 limit: limit.as_ref().map(|_| CgroupId(9)),
                 limit_known: true,
-                trigger: CgroupId(victim),
+                ..OomKill::default()
             };
             let path = |id| if id == CgroupId(9) { limit.clone() } else { None };
             OomRecord::of(&kill, Moment::default(), Some(victim.to_string()), path)

@@ -1,11 +1,10 @@
 use super::*;
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::decision::{
-    Action, Met, Outcome, OutcomeResult, Release, ReleaseReason, StepReason, Target,
+    Action, Outcome, OutcomeResult, Release, ReleaseReason, Target, made,
 };
-use isobar_core::model::settings::Deletion;
 use isobar_core::model::snapshot::Blame;
-use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
+use isobar_core::model::threshold::PressureSignal;
 use isobar_core::model::units::{Bytes, Percent};
 use isobar_core::view::cpu_loss::Harm;
 
@@ -15,25 +14,8 @@ fn ms(n: u64) -> Nanos {
 
 /// An action of a step.
 fn order(id: u64, step: StepKind, is_enforced: bool) -> Action {
-    let scope = isobar_core::model::condition::ScopeName::System;
-    let on = PressureSignal::Memory(Percent(0));
-    let threshold = Trigger::Pressure(PressureThreshold { scope, on, grace: Nanos(0) });
-    Action {
-        id,
-        step,
-        target: Target::default(),
-        reason: Met { threshold, since: Nanos(0), is_due: true, measured: 0, missing: None },
-        why: StepReason::Gentlest,
-        want: None,
-        grace: None,
-        deadline: Nanos(0),
-        escalates_to: None,
-        deletion: Deletion::Never,
-        restart: None,
-        is_enforced,
-        message: String::new(),
-        annotations: BTreeMap::new(),
-    }
+    let reason = made::pressed(PressureSignal::Memory(Percent(0)));
+    Action { id, is_enforced, ..made::action(step, reason) }
 }
 
 fn release(action: u64) -> Release {
@@ -42,9 +24,7 @@ fn release(action: u64) -> Release {
 }
 
 fn outcome(action: u64, result: OutcomeResult) -> Outcome {
-    let (freed, ended) = (Some(Bytes(10)), Some(1));
-    let (detail, took, never_begun) = (String::new(), Nanos(0), false);
-    Outcome { action, result, detail, took, freed, ended, never_begun }
+    Outcome { freed: Some(Bytes(10)), ended: Some(1), ..made::outcome(action, result) }
 }
 
 #[test]

@@ -44,7 +44,7 @@ pub(super) fn others<'a>(first: &Met, due: impl Iterator<Item = &'a Met>) -> Vec
 mod tests {
     use super::*;
     use crate::model::condition::ScopeName;
-    use crate::model::decision::Trigger;
+    use crate::model::decision::{Trigger, made};
     use crate::model::psi::{Line, Pressure};
     use crate::model::quantity::Quantity;
     use crate::model::threshold::{Amount, PressureSignal, PressureThreshold, Signal, Threshold};
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn others_are_about_something_else_than_the_first() {
-        let met = Met::due;
+        let met = made::met;
         let of_kubelet = |signal, mib: u64| {
             let value = Amount::Quantity(Quantity::bytes(mib << 20));
             let grace = Nanos(0);

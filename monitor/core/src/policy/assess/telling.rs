@@ -63,6 +63,7 @@ fn figure(threshold: PressureThreshold, met: &Met) -> String {
 mod tests {
     use super::*;
     use crate::model::condition::ScopeName;
+    use crate::model::decision::made;
     use crate::model::quantity::Quantity;
     use crate::model::threshold::{Amount, Signal, Threshold};
 
@@ -70,11 +71,11 @@ mod tests {
     fn relief_is_told_once_of_two_that_take_turns() {
         let on = PressureSignal::Exhaustion(TOLD_FOR);
         let forecast = PressureThreshold { scope: ScopeName::System, on, grace: Nanos(0) };
-        let one = Met::due(Trigger::Pressure(forecast));
+        let one = made::met(Trigger::Pressure(forecast));
         let value = Amount::Quantity(Quantity::bytes(100));
         let signal = Signal::MemoryAvailable;
         let eviction = Threshold { signal, value, grace: Nanos(0), min_reclaim: None };
-        let other = Met::due(Trigger::Eviction(eviction));
+        let other = made::met(Trigger::Eviction(eviction));
         let mut relieved = BTreeMap::new();
         let table = [
             // second, what is to be relieved, whether that is told

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, MemoryFiles, MemoryStat};
 use crate::model::condition::ScopeName;
-use crate::model::decision::NodePressure;
+use crate::model::decision::{NodePressure, made};
 use crate::model::node::{Filesystem, Meminfo, Reclaim};
 use crate::model::pod::QosClass;
 use crate::model::quantity::Quantity;
 use crate::model::sample::Moment;
-use crate::model::settings::{Eviction, usual_pressure_thresholds};
+use crate::model::settings::Eviction;
 use crate::model::snapshot::{Averages, Scope, Snapshot, Union};
 use crate::model::threshold::{Amount, PressureSignal, PressureThreshold, Threshold};
 use crate::model::units::{Bytes, Percent};
@@ -115,7 +115,7 @@ fn reasons(assessment: &Assessment) -> Vec<&str> {
 fn due_memory_first() {
     let disk = threshold(Signal::NodefsAvailable, 10);
     let memory = threshold(Signal::MemoryAvailable, 100);
-    let mut bench = Bench::new(settings(vec![disk, memory], usual_pressure_thresholds()));
+    let mut bench = Bench::new(settings(vec![disk, memory], made::usual_pressure_thresholds()));
     let mut got = Assessment::default();
     for second in 0..=9 {
         let left = 60 - 5 * second;
@@ -137,7 +137,7 @@ fn due_memory_first() {
 #[test]
 fn due_exhaustion_first() {
     let memory = threshold(Signal::MemoryAvailable, 100);
-    let mut bench = Bench::new(settings(vec![memory], usual_pressure_thresholds()));
+    let mut bench = Bench::new(settings(vec![memory], made::usual_pressure_thresholds()));
     let mut firsts = Vec::new();
     for second in 0..=11 {
         let left = 60 - 5 * second;
@@ -155,7 +155,7 @@ fn due_exhaustion_first() {
 
 #[test]
 fn due_exhaustion_needs_little_left() {
-    let mut bench = Bench::new(settings(vec![], usual_pressure_thresholds()));
+    let mut bench = Bench::new(settings(vec![], made::usual_pressure_thresholds()));
     let mut due = Vec::new();
     // A hundred MiB a second, of a thousand.
     for left in [700, 600, 500, 400, 300, 200, 101, 100] {
@@ -316,7 +316,7 @@ fn assess_freeze_without_pressure() {
         on: PressureSignal::Refaults(2_000),
         grace: seconds(10),
     };
-    let usual = usual_pressure_thresholds();
+    let usual = made::usual_pressure_thresholds();
     let exhaustion = "system.memory.exhaustion";
     type Row =
         (&'static str, fn(u64) -> Course, Vec<PressureThreshold>, Option<(u64, &'static str)>);
@@ -338,7 +338,7 @@ fn assess_freeze_without_pressure() {
 
 #[test]
 fn assess_events_of_pressure() {
-    let mut bench = Bench::new(settings(Vec::new(), usual_pressure_thresholds()));
+    let mut bench = Bench::new(settings(Vec::new(), made::usual_pressure_thresholds()));
     let told: Vec<_> = (0..20)
         .flat_map(|second| bench.tick(second, into_swap(second)).events)
         .filter(|event| event.reason == "PressureThresholdMet")

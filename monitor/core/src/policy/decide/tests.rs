@@ -24,7 +24,7 @@ use super::*;
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, Limit, MemoryFiles, MemoryStat};
 use crate::model::condition::ScopeName;
 use crate::model::decision::{
-    InForce, Key, KeyValue, MeritKey, Order, Outcome, OutcomeResult, Outsider, Phase, Ranking,
+    InForce, Key, KeyValue, MeritKey, Order, OutcomeResult, Outsider, Phase, Ranking,
 };
 use crate::model::quantity::Quantity;
 use crate::model::sample::{Moment, Sample};

@@ -52,7 +52,7 @@ fn step_takes_back_what_new_settings_protect() {
     let mut engine = engine();
     let path = CgroupPath("/kubepods/besteffort/poda".into());
     let target = Target { cgroup: Some(CgroupId(4)), path: Some(path), ..Target::default() };
-    let met = Met::due(Trigger::Pressure(engine.settings().eviction.pressure[0]));
+    let met = made::met(Trigger::Pressure(engine.settings().eviction.pressure[0]));
     let action = Action { target, ..made::action(StepKind::Squeeze, met) };
     let (since, phase) = (Nanos(0), Phase::Squeezed);
     let entry = InForce { action, since, held: None, phase, largest: None };

@@ -87,8 +87,7 @@ mod tests {
     }
 
     fn action(threshold: Trigger, is_enforced: bool) -> Action {
-        let reason = Met { threshold, since: Nanos(0), is_due: true, measured: 0, missing: None };
-        Action { is_enforced, ..made::action(StepKind::Evict, reason) }
+        Action { is_enforced, ..made::action(StepKind::Evict, made::met(threshold)) }
     }
 
     #[test]

@@ -6,10 +6,10 @@ use std::cell::OnceCell;
 
 use super::Toll;
 use super::family::Dice;
-use crate::model::decision::{Action, Hold, InForce, Order, Phase, StepKind};
+use crate::model::decision::{Action, Hold, InForce, Order, Phase, StepKind, made};
 use crate::model::pod::QosClass;
 use crate::model::quantity::Quantity;
-use crate::model::settings::{Settings, usual_pressure_thresholds};
+use crate::model::settings::Settings;
 use crate::model::threshold::{Amount, Signal, Threshold};
 use crate::model::units::{Nanos, Percent};
 use crate::model::workload::Pods;
@@ -378,7 +378,7 @@ pub(super) fn settings(order: Order) -> Settings {
     let mut settings = Settings::default();
     settings.ranking.order = order;
     settings.relief.enforce = StepKind::ALL.into();
-    settings.eviction.pressure = usual_pressure_thresholds();
+    settings.eviction.pressure = made::usual_pressure_thresholds();
     let value = Amount::Quantity(Quantity::bytes(100 << 20));
     let hard = |signal| Threshold { signal, value, grace: Nanos(0), min_reclaim: None };
     settings.eviction.thresholds =

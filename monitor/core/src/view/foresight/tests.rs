@@ -5,8 +5,7 @@ use crate::model::snapshot::Scope;
 use crate::model::threshold::{Amount, PressureThreshold, Threshold};
 
 fn killed(at: Nanos, limit: Option<CgroupId>, limit_known: bool) -> OomKill {
-    let (victim, trigger) = (CgroupId(1), CgroupId(1));
-    OomKill { at, victim, victim_pid: 7, victim_comm: None, limit, limit_known, trigger }
+    OomKill { at, victim: CgroupId(1), limit, limit_known, ..OomKill::default() }
 }
 
 #[test]
@@ -72,15 +71,7 @@ fn play(ticks: &[&str]) -> Tally {
                 ..made::action(step, met("forecast", at))
             };
             let kill = |limit| killed(at, limit, true);
-            let outcome = |result| Outcome {
-                never_begun: false,
-                action: 1,
-                result,
-                detail: String::new(),
-                took: Nanos(0),
-                freed: None,
-                ended: None,
-            };
+            let outcome = |result| made::outcome(1, result);
             let kill_containers = action(StepKind::KillContainers, true);
             let Decision { assessment, relief, .. } = &mut step.decision;
             match word {

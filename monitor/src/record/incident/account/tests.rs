@@ -1,13 +1,9 @@
 use std::sync::Arc;
 
 use isobar_core::model::cgroup::{Cgroup, CgroupPath};
-use isobar_core::model::condition::ScopeName;
-use isobar_core::model::decision::{
-    Action, InForce, Met, Outcome, Phase, StepKind, StepReason, Target, Trigger,
-};
-use isobar_core::model::settings::Deletion;
+use isobar_core::model::decision::{Action, InForce, Outcome, Phase, StepKind, Target, made};
 use isobar_core::model::stall::OomKill;
-use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
+use isobar_core::model::threshold::PressureSignal;
 
 use super::*;
 
@@ -32,15 +28,7 @@ fn kill_in_the_root_cgroup_has_its_name() {
     let root = Cgroup { path: CgroupPath::root(), ..Cgroup::default() };
     let cgroups = [(CgroupId::ROOT, Arc::new(root))].into();
     let sample = Sample { cgroups, ..Sample::default() };
-    let kill = OomKill {
-        at: Nanos(7),
-        victim: CgroupId::ROOT,
-        victim_pid: 7,
-        victim_comm: None,
-        limit: None,
-        limit_known: true,
-        trigger: CgroupId::ROOT,
-    };
+    let kill = OomKill { victim: CgroupId::ROOT, limit_known: true, ..OomKill::default() };
     let mut account = Account { has_begun: true, ..Account::default() };
     account.killed(&kill, Moment::default(), &sample, &Snapshot::default());
     assert_eq!(account.kills[0].victim, "the root cgroup");
@@ -60,10 +48,8 @@ fn kills_have_room_for_one_of_the_node_after_many_at_limits() {
     for (kills, want, more) in table {
         let mut account = Account { has_begun: true, ..Account::default() };
         for (n, is_own) in &kills {
-            let limit = is_own.then_some(CgroupId(9));
-            let (limit_known, trigger) = (true, CgroupId(3));
-            let (at, victim, victim_pid, victim_comm) = (Nanos(7), CgroupId(3), 7, None);
-            let kill = OomKill { at, victim, victim_pid, victim_comm, limit, limit_known, trigger };
+            let (victim, limit) = (CgroupId(3), is_own.then_some(CgroupId(9)));
+            let kill = OomKill { victim, limit, limit_known: true, ..OomKill::default() };
             let (sample, snapshot) = (Sample::default(), Snapshot::default());
             (0..*n).for_each(|_| account.killed(&kill, Moment::default(), &sample, &snapshot));
         }
@@ -91,25 +77,8 @@ fn deed_that_was_only_observed_has_no_real_outcome() {
 }
 
 fn mark_of(target: Target, is_enforced: bool) -> Action {
-    let on = PressureSignal::Exhaustion(Nanos(10 * Nanos::SECOND.0));
-    let threshold = PressureThreshold { scope: ScopeName::System, on, grace: Nanos(0) };
-    let threshold = Trigger::Pressure(threshold);
-    Action {
-        id: 1,
-        step: StepKind::Mark,
-        target,
-        reason: Met { threshold, since: Nanos(0), is_due: true, measured: 0, missing: None },
-        why: StepReason::Gentlest,
-        want: None,
-        grace: None,
-        deadline: Nanos(0),
-        escalates_to: None,
-        deletion: Deletion::Never,
-        restart: None,
-        is_enforced,
-        message: String::new(),
-        annotations: BTreeMap::new(),
-    }
+    let reason = made::pressed(PressureSignal::Exhaustion(Nanos(10 * Nanos::SECOND.0)));
+    Action { target, is_enforced, ..made::action(StepKind::Mark, reason) }
 }
 
 #[test]
@@ -136,15 +105,8 @@ fn kill_of_who_was_marked_is_what_the_mark_is_for() {
         let victim = Cgroup { path: path("/kubepods/pod1/c"), ..Cgroup::default() };
         let cgroups = [(CgroupId(3), Arc::new(victim))].into();
         let sample = Sample { cgroups, in_force, ..Sample::default() };
-        let kill = OomKill {
-            at: Nanos(7),
-            victim: CgroupId(3),
-            victim_pid: 7,
-            victim_comm: None,
-            limit: None,
-            limit_known: true,
-            trigger: CgroupId(3),
-        };
+        let (at, victim) = (Nanos(7), CgroupId(3));
+        let kill = OomKill { at, victim, limit_known: true, ..OomKill::default() };
         let mut account =
             Account { has_begun: true, tried: Some(("raised".into(), true)), ..Account::default() };
         account.killed(&kill, Moment::default(), &sample, &Snapshot::default());

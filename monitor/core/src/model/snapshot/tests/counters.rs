@@ -13,15 +13,7 @@ fn between_first_sample() {
     let mut first = sample(ms(1_000));
     Arc::make_mut(first.cgroups.get_mut(&POD).unwrap()).cpu.usage = micros(5);
     pod(&mut first).wait = ms(9);
-    kernel(&mut first).oom_kills.push(OomKill {
-        at: ms(1),
-        victim: POD,
-        victim_pid: 3,
-        victim_comm: None,
-        limit: None,
-        limit_known: true,
-        trigger: POD,
-    });
+    kernel(&mut first).oom_kills.push(OomKill::default());
     first.gaps.push(Gap { object: "x".into(), why: GapReason::Gone, detail: String::new() });
     let snapshot = Snapshot::between(None, &first, &mut Averages::new(2));
     let scope = &snapshot.scopes[&POD];

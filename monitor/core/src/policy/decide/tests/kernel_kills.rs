@@ -9,15 +9,7 @@ use crate::model::stall::{KernelStalls, OomKill, ShortLived};
 /// The kernel has killed in `victim` since the sample before, at the limit of `limit`.
 fn kill(node: &mut Node, at: Nanos, victim: u64, limit: Option<u64>) {
     let (victim, limit) = (CgroupId(victim), limit.map(CgroupId));
-    let kill = OomKill {
-        at,
-        victim,
-        victim_pid: 7,
-        victim_comm: None,
-        limit,
-        limit_known: true,
-        trigger: victim,
-    };
+    let kill = OomKill { at, victim, limit, limit_known: true, ..OomKill::default() };
     node.sample.kernel = Some(KernelStalls { oom_kills: vec![kill], ..KernelStalls::default() });
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::*;
-use crate::model::decision::Outlook;
+use crate::model::decision::{Outlook, made};
 use crate::model::snapshot::{Averages, Snapshot};
 use crate::policy::rank::harm::HarmStanding;
 
@@ -159,10 +159,7 @@ impl Node {
     }
 
     pub(super) fn hear(&mut self, action: u64, result: OutcomeResult) {
-        let (detail, took, freed) = (String::new(), Nanos(0), None);
-        let (ended, never_begun) = (None, false);
-        let outcome = Outcome { action, result, detail, took, freed, ended, never_begun };
-        self.sample.outcomes.push(outcome);
+        self.sample.outcomes.push(made::outcome(action, result));
     }
 
     /// The actuator does not begin this action.

@@ -2,9 +2,8 @@
 
 use super::*;
 use crate::model::cgroup::MemoryEvents;
-use crate::model::decision::{InForce, Met, Phase, StepKind, Trigger, made};
+use crate::model::decision::{InForce, Phase, StepKind, Trigger, made};
 use crate::model::quantity::Quantity;
-use crate::model::settings::usual_pressure_thresholds;
 use crate::model::threshold::{Amount, Signal, Threshold};
 use crate::model::workload::{Owner, Pod, Pods};
 
@@ -49,12 +48,11 @@ enum End {
 
 /// The first pod, ended by isobar.
 fn killed(step: StepKind, is_payer: bool) -> InForce {
-    killed_because(Trigger::Pressure(usual_pressure_thresholds()[0]), step, is_payer)
+    killed_because(Trigger::Pressure(made::usual_pressure_thresholds()[0]), step, is_payer)
 }
 
 fn killed_because(threshold: Trigger, step: StepKind, is_payer: bool) -> InForce {
-    let reason = Met { threshold, since: Nanos(0), is_due: true, measured: 0, missing: None };
-    let mut action = made::action(step, reason);
+    let mut action = made::action(step, made::met(threshold));
     action.target.cgroup = Some(CgroupId(3));
     action.target.path = Some(CgroupPath(POD.into()));
     action.target.is_payer = is_payer;

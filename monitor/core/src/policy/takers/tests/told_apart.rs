@@ -95,12 +95,17 @@ fn loss_names_those_who_go_up_and_down_where_no_other_is_a_cause() {
 /// There was no room for it: memory was short each time.
 #[test]
 fn loss_names_who_goes_up_and_down_where_memory_was_short_before() {
-    use crate::model::decision::{Met, Trigger};
+    use crate::model::decision::{Trigger, made};
     use crate::model::quantity::Quantity;
     use crate::model::threshold::{Amount, Signal, Threshold};
     let value = Amount::Quantity(Quantity::bytes(MIB));
     let met = |signal| {
-        Met::due(Trigger::Eviction(Threshold { signal, value, grace: Nanos(0), min_reclaim: None }))
+        made::met(Trigger::Eviction(Threshold {
+            signal,
+            value,
+            grace: Nanos(0),
+            min_reclaim: None,
+        }))
     };
     let (node, pods) = (met(Signal::MemoryAvailable), met(Signal::AllocatableMemoryAvailable));
     let disk = met(Signal::NodefsAvailable);

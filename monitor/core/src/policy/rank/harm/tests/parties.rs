@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::condition::ScopeName;
-use crate::model::decision::{Action, InForce, Met, Phase, StepKind, Trigger, made};
+use crate::model::decision::{Action, InForce, Phase, StepKind, Trigger, made};
 use crate::model::snapshot::IoRate;
 use crate::model::threshold::{PressureSignal, PressureThreshold};
 
@@ -101,9 +101,8 @@ fn waits_of_a_squeezed_pod_are_no_harm_of_others() {
         node.read(POD_B, 10, 0, 0);
         let (scope, grace) = (ScopeName::Kubepods, Nanos(0));
         let threshold = Trigger::Pressure(PressureThreshold { scope, on, grace });
-        let reason = Met { threshold, since: Nanos(0), is_due: true, measured: 0, missing: None };
         let target = Target { uid: "a".into(), ..Target::default() };
-        let action = made::action(StepKind::Squeeze, reason);
+        let action = made::action(StepKind::Squeeze, made::met(threshold));
         let action = Action { is_enforced, target, ..action };
         node.sample.in_force =
             vec![InForce { action, since: Nanos(0), held: None, phase, largest: None }];
