@@ -7,6 +7,7 @@ pub mod clock;
 pub mod config;
 pub mod heap;
 pub mod kube;
+mod lock;
 #[cfg(all(target_arch = "x86_64", any(test, all(target_env = "musl", not(debug_assertions)))))]
 mod musl;
 pub mod record;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Which modules of its own crate a module may name. `main` and `cli` stand above and may name all.
 /// That core knows no clock, file, socket or thread is held by the compiler: see its Cargo.toml.
-const IMPORTS: [(&str, &str, &[&str]); 18] = [
+const IMPORTS: [(&str, &str, &[&str]); 19] = [
     ("monitor/core/src", "model", &["model"]),
     ("monitor/core/src", "policy", &["policy", "model"]),
     ("monitor/core/src", "room", &["room", "model"]),
@@ -15,15 +15,16 @@ const IMPORTS: [(&str, &str, &[&str]); 18] = [
     ("monitor/src", "causes", &["causes"]),
     ("monitor/src", "clock", &["clock"]),
     ("monitor/src", "heap", &["heap"]),
+    ("monitor/src", "lock", &["lock"]),
     ("monitor/src", "musl", &["musl"]),
     ("monitor/src", "source", &["source", "clock", "heap"]),
     ("monitor/src", "config", &["config"]),
     ("monitor/src", "state", &["state"]),
     ("monitor/src", "act", &["act", "state", "clock"]),
-    ("monitor/src", "record", &["causes", "record", "state"]),
-    ("monitor/src", "serve", &["serve", "record", "clock", "heap"]),
+    ("monitor/src", "record", &["causes", "lock", "record", "state"]),
+    ("monitor/src", "serve", &["serve", "record", "clock", "heap", "lock"]),
     ("monitor/src", "scenario", &["config"]),
-    ("monitor/src", "kube", &["kube", "act", "config", "clock", "causes"]),
+    ("monitor/src", "kube", &["kube", "act", "config", "clock", "causes", "lock"]),
     (
         "monitor/src",
         "agent",

@@ -27,7 +27,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -45,6 +45,7 @@ pub use self::node::NAME as NODE_OBJECT;
 pub use self::proxy::{Proxy, ProxyError};
 use crate::act::evict::Way;
 use crate::config::kubernetes::{Access, Publish};
+use crate::lock::lock;
 use isobar_core::model::capability::Capability;
 use isobar_core::model::condition::Condition;
 use isobar_core::model::decision::Taint;
@@ -242,7 +243,7 @@ impl LastWord {
     /// Has it written, and waits for that, but not longer than `within`.
     pub fn say(self, within: Duration) {
         self.wanted.send_modify(|wanted| wanted.is_last = true);
-        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = lock(&self.ended);
         if ended.recv_timeout(within) == Err(RecvTimeoutError::Timeout) {
             tracing::warn!("leaving before the API server has confirmed the node's conditions");
         }

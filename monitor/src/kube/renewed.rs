@@ -6,7 +6,7 @@ use std::error::Error;
 use std::io;
 use std::mem::replace;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use tower::{BoxError, Service};
 use super::client::{AGAIN, PATIENCE, try_connect};
 use crate::clock;
 use crate::config::kubernetes::Connection;
+use crate::lock::lock;
 use isobar_core::model::units::Nanos;
 
 /// At most so long, while the credentials stay refused: each time may begin a program.
@@ -93,24 +94,20 @@ impl Standing {
 impl Renewing {
     /// The client, and its number.
     async fn client(self: &Arc<Self>) -> (Client, u64) {
-        if self.lock().standing.begins(clock::now().boot) {
+        if lock(&self.current).standing.begins(clock::now().boot) {
             let (of, runtime) = (Arc::clone(self), Handle::current());
             // A plugin that the kubeconfig names is waited for by a thread of its own.
             let making = spawn_blocking(move || {
                 let made = runtime.block_on(try_connect(&of.connection));
-                of.lock().take(made);
+                lock(&of.current).take(made);
             });
             // A client that takes longer is used once it is there.
             if let Ok(Err(_panicked)) = timeout(PATIENCE, making).await {
-                self.lock().standing.is_being_made = false;
+                lock(&self.current).standing.is_being_made = false;
             }
         }
-        let current = self.lock();
+        let current = lock(&self.current);
         (current.client.clone(), current.standing.number)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Current> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -147,10 +144,10 @@ impl Service<Request<Body>> for Renewed {
             let answer = client.send(request).await;
             match &answer {
                 Ok(answer) if answer.status() == StatusCode::UNAUTHORIZED => {
-                    of.lock().standing.refused(number);
+                    lock(&of.current).standing.refused(number);
                 }
-                Ok(_) => of.lock().standing.taken(number),
-                Err(why) if is_of_tls(why) => of.lock().standing.refused(number),
+                Ok(_) => lock(&of.current).standing.taken(number),
+                Err(why) if is_of_tls(why) => lock(&of.current).standing.refused(number),
                 // A server that cannot be reached says nothing of them.
                 Err(_) => {}
             }

@@ -12,7 +12,7 @@ use std::io::{self, Write};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rustix::fs::{MemfdFlags, memfd_create, statvfs};
 
@@ -23,6 +23,7 @@ use self::names::{dir_of, paths, segment, thinner};
 use self::old::{Found, Old, Since, aged};
 use super::index::{self, Begun};
 use super::thin::thin;
+use crate::lock::lock;
 use isobar_core::model::sample::Moment;
 use isobar_core::model::units::{Bytes, Nanos};
 
@@ -125,10 +126,6 @@ fn create(path: &Path) -> io::Result<File> {
 /// A file without a name, as a path of this process.
 pub(super) fn path_of(file: &File) -> PathBuf {
     format!("/proc/self/fd/{}", file.as_raw_fd()).into()
-}
-
-fn lock(files: &Mutex<BTreeMap<u64, File>>) -> MutexGuard<'_, BTreeMap<u64, File>> {
-    files.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[derive(Debug)]

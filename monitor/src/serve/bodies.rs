@@ -4,7 +4,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
 use axum::extract::{Request, State};
@@ -17,6 +17,7 @@ use super::document::{PIECE, pieces};
 use super::listen::Client;
 use super::peer::Peer;
 use super::refuse;
+use crate::lock::lock;
 
 /// So many bytes of all bodies together, but for the newest, which is sent whatever its length.
 const ROOM: usize = 16 << 20;
@@ -66,12 +67,8 @@ pub(super) async fn bound(
 }
 
 impl Bodies {
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn enter(&self, to: Client, whole: Arc<Bytes>) -> Place {
-        let mut table = self.lock();
+        let mut table = lock(&self.0);
         let id = table.count();
         table.sent.insert(id, Sent { to, whole, last: id });
         table.make_room(id);
@@ -113,7 +110,7 @@ struct Place {
 
 impl Place {
     fn note_read(&self) {
-        let mut table = self.bodies.lock();
+        let mut table = lock(&self.bodies.0);
         let n = table.count();
         if let Some(own) = table.sent.get_mut(&self.id) {
             own.last = n;
@@ -123,7 +120,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.bodies.lock().sent.remove(&self.id);
+        lock(&self.bodies.0).sent.remove(&self.id);
     }
 }
 
@@ -169,7 +166,7 @@ mod tests {
                     let piece = honest.frame().await.unwrap().expect("not cut off");
                     length += piece.into_data().unwrap().len();
                 }
-                assert!(bodies.lock().length() <= ROOM, "{row}");
+                assert!(lock(&bodies.0).length() <= ROOM, "{row}");
             }
             length += to_bytes(honest, LARGE).await.expect("not cut off").len();
             assert_eq!(length, LARGE, "{row}");
@@ -177,7 +174,7 @@ mod tests {
             assert_eq!(to_bytes(newest, LARGE).await.unwrap().len(), LARGE, "{row}");
             assert!(to_bytes(slow.remove(0), LARGE).await.is_err(), "{row}");
             drop(slow);
-            assert_eq!(bodies.lock().length(), 0, "{row}");
+            assert_eq!(lock(&bodies.0).length(), 0, "{row}");
         }
     }
 }

@@ -1,9 +1,11 @@
 //! What has changed in a stream's view since the event before, as a JSON Merge Patch (RFC 7396).
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use axum::body::Bytes;
 use serde_json::{Map, Value};
+
+use crate::lock::lock;
 
 /// The last two views that streams of changes were sent, and the change from the one to the other:
 /// as a rule all streams have the same one. One that lags further behind is sent a whole view.
@@ -25,7 +27,7 @@ pub(super) struct Follower(Changes);
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        let mut kept = self.0.lock();
+        let mut kept = lock(&self.0.0);
         kept.n_followers -= 1;
         if kept.n_followers == 0 {
             *kept = Kept::default();
@@ -35,12 +37,8 @@ impl Drop for Follower {
 
 impl Changes {
     pub(super) fn follow(&self) -> Follower {
-        self.lock().n_followers += 1;
+        lock(&self.0).n_followers += 1;
         Follower(self.clone())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -48,7 +46,7 @@ impl Follower {
     /// The change from the view of tick `from` to this one, of tick `to`; `None` if that one is not
     /// kept.
     pub(super) fn between(&self, from: Option<u64>, to: u64, view: &[u8]) -> Option<Bytes> {
-        let mut kept = self.0.lock();
+        let mut kept = lock(&self.0.0);
         if kept.last.as_ref().is_none_or(|(tick, _)| *tick != to) {
             let value = serde_json::from_slice(view).ok()?;
             let before = kept.last.replace((to, value));

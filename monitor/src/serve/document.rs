@@ -3,11 +3,12 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use axum::body::Bytes as Body;
 use tokio_stream::{Stream, StreamExt as _};
 
+use crate::lock::lock;
 use isobar_core::model::snapshot::Snapshot;
 use isobar_core::view::View;
 use isobar_core::view::waiting::{Level, waiting_most};
@@ -41,11 +42,11 @@ impl<K: Copy + PartialEq> Documents<K> {
         let key = (tick, of);
         let find =
             |kept: &Kept<K>| kept.iter().find(|(of, _)| *of == key).map(|(_, one)| one.clone());
-        if let Some(document) = find(&self.lock()) {
+        if let Some(document) = find(&lock(&self.0)) {
             return document;
         }
         let document = Arc::new(render());
-        let mut kept = self.lock();
+        let mut kept = lock(&self.0);
         // Who is sent one watches it weakly.
         kept.retain(|((of, _), one)| *of == tick || Arc::weak_count(one) > 0);
         kept.push_back((key, document.clone()));
@@ -53,10 +54,6 @@ impl<K: Copy + PartialEq> Documents<K> {
             kept.pop_front();
         }
         document
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Kept<K>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -35,6 +35,7 @@ use tower::ServiceExt as _;
 use super::address::Listener;
 use super::incidents::Disk;
 use super::peer::{self, Link, Peer, origin};
+use crate::lock::lock;
 use crate::{clock, heap};
 use isobar_core::model::units::Nanos;
 
@@ -141,26 +142,26 @@ impl Client {
 
     /// Who asks: of this node's users, each counts once [`Self::look_up`] has told them apart.
     pub(super) fn peer(&self) -> Peer {
-        let table = self.all.lock();
+        let table = lock(&self.all.0);
         table.open.get(&self.id).map_or_else(|| origin(self.link), |own| own.from)
     }
 
     /// Tells the users of this node apart, at most once a second: that takes milliseconds, and one
     /// client must not have it done all the time.
     pub(super) fn look_up(&self) {
-        self.all.lock().look_up(peer::of);
+        lock(&self.all.0).look_up(peer::of);
     }
 
     /// Whether the connection is a stream, which has a seat and is not closed for being old.
     pub(super) fn set_streams(&self, streams: bool) {
-        if let Some(own) = self.all.lock().open.get_mut(&self.id) {
+        if let Some(own) = lock(&self.all.0).open.get_mut(&self.id) {
             own.streams = streams;
         }
     }
 
     /// Ends the connection.
     pub(super) fn close(&self) {
-        if let Some(own) = self.all.lock().open.remove(&self.id) {
+        if let Some(own) = lock(&self.all.0).open.remove(&self.id) {
             own.task.abort();
         }
     }
@@ -215,14 +216,9 @@ enum Room {
 }
 
 impl Connections {
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        // Nothing that holds it can panic in the middle of a change.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Makes room for one more, if there is none.
     fn make_room(&self) -> Room {
-        let mut table = self.lock();
+        let mut table = lock(&self.0);
         if table.open.len() < CONNECTIONS {
             return Room::Free;
         }
@@ -239,7 +235,7 @@ impl Connections {
     }
 
     fn enter(&self, link: Link, task: impl FnOnce(u64) -> AbortHandle) {
-        let mut table = self.lock();
+        let mut table = lock(&self.0);
         let id = table.next;
         table.next += 1;
         let (from, task) = (origin(link), task(id));
@@ -248,7 +244,7 @@ impl Connections {
     }
 
     fn request(&self, id: u64) {
-        let mut table = self.lock();
+        let mut table = lock(&self.0);
         let n = table.next;
         table.next += 1;
         if let Some(own) = table.open.get_mut(&id) {
@@ -344,7 +340,7 @@ async fn serve(socket: Pin<Box<dyn Socket>>, client: Client, router: Router) {
     if let Err(why) = served {
         tracing::debug!("connection from {:?} ended: {why}", client.link);
     }
-    client.all.lock().open.remove(&client.id);
+    lock(&client.all.0).open.remove(&client.id);
 }
 
 #[cfg(test)]

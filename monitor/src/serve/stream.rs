@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::ops::RangeInclusive;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use super::history::only;
 use super::listen::Client;
 use super::publish::Published;
 use super::{Pairs, Shared, refuse};
+use crate::lock::lock;
 use isobar_core::view::Document;
 
 /// Concurrent streams. Each costs a socket and a copy of the brief view every second.
@@ -51,19 +52,15 @@ struct Held {
 impl Drop for Held {
     fn drop(&mut self) {
         self.client.set_streams(false);
-        self.seats.lock().seats.remove(&self.id);
+        lock(&self.seats.0).seats.remove(&self.id);
     }
 }
 
 impl Seats {
-    fn lock(&self) -> MutexGuard<'_, Taken> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A seat. When all are taken, the client that has most of them gives up its oldest, also to
     /// itself: a new page must not wait for one that was forgotten.
     fn take(&self, client: Client) -> Held {
-        let mut taken = self.lock();
+        let mut taken = lock(&self.0);
         if taken.seats.len() >= STREAMS {
             client.look_up();
             taken.make_room(&client);
@@ -228,13 +225,13 @@ mod tests {
         let seats = Seats::default();
         let take = |uid| seats.take(Client::unconnected(Link::Unix { uid }));
         let n_of = |uid| {
-            let all = seats.lock();
+            let all = lock(&seats.0);
             all.seats.values().filter(|client| client.peer() == Peer::User(uid)).count()
         };
         let first = take(1);
         let mut held: Vec<_> = (1..STREAMS).map(|_| take(1)).collect();
         held.push(take(1));
-        assert!(!seats.lock().seats.contains_key(&first.id), "a page beside its own");
+        assert!(!lock(&seats.0).seats.contains_key(&first.id), "a page beside its own");
         #[rustfmt::skip]
         let table = [
             // who comes, how often, streams of users 1, 2 and 3 afterwards
@@ -249,6 +246,6 @@ mod tests {
             assert_eq!([1, 2, 3].map(n_of), want, "{n} of user {uid}");
         }
         drop((first, held));
-        assert_eq!(seats.lock().seats.len(), 0);
+        assert_eq!(lock(&seats.0).seats.len(), 0);
     }
 }

@@ -2,7 +2,7 @@
 //! was the longest ago, so that no client keeps others from the past by asking for it all the time.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use super::film::Asked;
 use super::listen::Client;
 use super::peer::Peer;
+use crate::lock::lock;
 
 /// Requests that wait. Of more, the client that has most loses its oldest.
 const WAITING: usize = 32;
@@ -53,18 +54,14 @@ impl Turns {
     /// The turn of a request; `None` if it has waited for too long, or had to make room for others.
     pub(super) async fn take(&self, client: &Client, about: Option<Asked>) -> Option<Turn> {
         let (turn, own) = oneshot::channel();
-        if self.lock().enter(Waiter { client: client.clone(), about, turn }) {
+        if lock(&self.0).enter(Waiter { client: client.clone(), about, turn }) {
             self.pass_on();
         }
         timeout(WITHIN, own).await.ok()?.ok()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn pass_on(&self) {
-        let next = self.lock().next();
+        let next = lock(&self.0).next();
         if let Some(next) = next {
             // One that has gone drops it, and so passes it on.
             let _ = next.turn.send(Turn(self.clone()));

@@ -9,7 +9,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
@@ -18,6 +18,7 @@ use super::boots::Boots;
 use super::retention::{Ages, Retention};
 use super::{Incident, State, is_name};
 use crate::causes::chain;
+use crate::lock::lock;
 use crate::record::segments::path_of;
 use crate::state;
 use isobar_core::model::quantity::Quantity;
@@ -79,7 +80,7 @@ impl Shelf {
     /// # Errors
     /// As those of [`Shelf::settle`]. All others are moved.
     pub fn settle_again(&self) -> Result<bool, ShelfError> {
-        let names: Vec<_> = self.lock().keys().cloned().collect();
+        let names: Vec<_> = lock(&self.kept).keys().cloned().collect();
         let Some(dir) = self.dir.get().filter(|_| !names.is_empty()) else { return Ok(false) };
         let moved: Vec<_> = names.iter().map(|name| self.move_to(dir, name)).collect();
         moved.into_iter().collect::<Result<(), _>>().map(|()| true)
@@ -90,7 +91,7 @@ impl Shelf {
         let kept = |(incident, file): &(Incident, Option<File>)| {
             (incident.clone(), file.as_ref().map(|file| File::open(path_of(file))))
         };
-        let Some((incident, ticks)) = self.lock().get(name).map(kept) else { return Ok(()) };
+        let Some((incident, ticks)) = lock(&self.kept).get(name).map(kept) else { return Ok(()) };
         match ticks {
             None => write(dir, &incident)?,
             Some(ticks) => {
@@ -106,7 +107,7 @@ impl Shelf {
             }
         }
         // One that an operator has removed meanwhile stays removed.
-        if self.lock().remove(name).is_none() {
+        if lock(&self.kept).remove(name).is_none() {
             delete(dir, name)?;
         }
         Ok(())
@@ -119,7 +120,7 @@ impl Shelf {
     /// If the directory cannot be listed, and nothing is in memory; one that is missing holds none.
     pub fn list(&self) -> Result<Vec<Incident>, ShelfError> {
         let found = self.in_files();
-        let kept = self.lock();
+        let kept = lock(&self.kept);
         let mut all = match found {
             Err(why) if kept.is_empty() => return Err(why),
             found => found.unwrap_or_default(),
@@ -139,7 +140,7 @@ impl Shelf {
     /// # Errors
     /// If there is none of this name, or neither its document nor the file of its ticks can be read.
     pub fn find(&self, name: &str) -> Result<Incident, ShelfError> {
-        if let Some((incident, _)) = self.lock().get(name) {
+        if let Some((incident, _)) = lock(&self.kept).get(name) {
             return Ok(incident.clone());
         }
         match self.dir.get() {
@@ -160,13 +161,13 @@ impl Shelf {
             return Ok(());
         };
         write(dir, incident)?;
-        self.lock().remove(&incident.name);
+        lock(&self.kept).remove(&incident.name);
         Ok(())
     }
 
     /// The same where it cannot be written.
     pub fn note_in_memory(&self, incident: &Incident) {
-        self.lock().entry(incident.name.clone()).or_default().0 = incident.clone();
+        lock(&self.kept).entry(incident.name.clone()).or_default().0 = incident.clone();
     }
 
     /// An empty file for the ticks of an incident; [`Shelf::keep`] puts it in its place.
@@ -216,11 +217,11 @@ impl Shelf {
         let name = incident.name.clone();
         let Some(dir) = self.dir.get().filter(|_| !draft.is_in_memory) else {
             incident.size = draft.size()?;
-            self.lock().insert(name, (incident.clone(), Some(draft.file)));
+            lock(&self.kept).insert(name, (incident.clone(), Some(draft.file)));
             return Ok(incident);
         };
         let kept = self.put(dir, incident, draft)?;
-        self.lock().remove(&name);
+        lock(&self.kept).remove(&name);
         Ok(kept)
     }
 
@@ -256,7 +257,7 @@ impl Shelf {
         let open =
             |path: PathBuf| File::open(&path).map_err(|source| ShelfError::Io { path, source });
         // It is not removed while it is opened.
-        let kept = self.lock();
+        let kept = lock(&self.kept);
         if let Some((_, Some(file))) = kept.get(name) {
             return open(path_of(file));
         }
@@ -270,7 +271,7 @@ impl Shelf {
     /// # Errors
     /// If there is none of this name, or a file of it cannot be removed.
     pub fn remove(&self, name: &str) -> Result<(), ShelfError> {
-        let was_kept = self.lock().remove(name).is_some();
+        let was_kept = lock(&self.kept).remove(name).is_some();
         let was_there = match self.dir.get() {
             Some(dir) if is_name(name) => delete(dir, name)?,
             _ => false,
@@ -299,9 +300,9 @@ impl Shelf {
     /// If one cannot be removed.
     pub fn prune(&self, boot_id: &str, now: Moment) -> Result<(), ShelfError> {
         let ages = |boots: Boots| Ages { boots: boots.at(boot_id, now.boot), wall: now.wall };
-        let kept = self.lock().values().map(|(one, _)| one.clone()).collect();
+        let kept = lock(&self.kept).values().map(|(one, _)| one.clone()).collect();
         for one in Retention::IN_MEMORY.beyond(kept, &ages(Boots::default())) {
-            self.lock().remove(&one.name);
+            lock(&self.kept).remove(&one.name);
         }
         let Some(dir) = self.dir.get().filter(|dir| dir.is_dir()) else { return Ok(()) };
         let noted = Boots::read(dir).inspect_err(|why| {
@@ -322,10 +323,6 @@ impl Shelf {
             );
         }
         removed.into_iter().try_for_each(|removed| removed.map(drop))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -12,7 +12,8 @@ use tokio::time::timeout;
 use super::moment::{no_moment, refused};
 use super::projector::Around;
 use super::runs::LeftOut;
-use super::{Film, FilmError, Opened, Passed, Shown, Source, runs};
+use super::{Film, FilmError, Opened, Passed, Shown, Source};
+use crate::lock::lock;
 use crate::serve::history::Whole;
 use crate::serve::listen::Client;
 use crate::serve::negotiate::made;
@@ -120,7 +121,7 @@ impl Recording {
 
 impl Opened {
     fn about(&self) -> Recording {
-        let course = runs::lock(&self.course);
+        let course = lock(&self.course);
         Recording {
             is_served: true,
             is_live: false,

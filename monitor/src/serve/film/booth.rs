@@ -1,8 +1,8 @@
 //! The thread that shows moments: begun by the first request, ended when none has come for a minute,
 //! and with it all that it held. It shows one moment at a time.
 
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use super::projector::{Footage, Projector};
 use super::{Asked, FilmError, Shown};
 use crate::clock;
 use crate::clock::pace::Pace;
+use crate::lock::lock;
 use crate::serve::turns::Turn;
 use isobar_core::model::sample::Moment;
 use isobar_core::model::units::Nanos;
@@ -83,7 +84,7 @@ impl Booth {
     }
 
     fn send(&self, order: Order) -> Result<(), FilmError> {
-        let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut orders = lock(&self.orders);
         let order = match orders.as_ref() {
             None => order,
             Some(to) => match to.try_send(order) {

@@ -31,6 +31,7 @@ use super::listen::Client;
 use super::publish::{Latest, Published, Sender, channel};
 use super::turns::{Turn, Turns};
 use crate::clock::pace::Pace;
+use crate::lock::lock;
 use crate::record::incident::shelf::Shelf;
 use crate::record::journal::Ring;
 use crate::record::reader::ReadError;
@@ -180,7 +181,7 @@ impl Film {
         let spawned =
             thread::Builder::new().name("course".into()).spawn(move || runs::read(file, &read));
         if let Err(why) = spawned {
-            let mut course = runs::lock(&course);
+            let mut course = lock(&course);
             course.problem = Some(format!("cannot start a thread: {why}"));
             course.is_whole = true;
         }

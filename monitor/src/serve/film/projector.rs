@@ -9,6 +9,7 @@ use super::reel::Reel;
 use super::runs::{self, Known};
 use super::{Asked, FilmError, Passed, Shown, Then};
 use crate::clock::pace::Pace;
+use crate::lock::lock;
 use crate::record::incident::shelf::Shelf;
 use crate::record::journal::Ring;
 use crate::serve::publish::Published;
@@ -44,7 +45,7 @@ pub(super) enum Around {
 impl Around {
     fn known(&self, facts: &NodeFacts, at: Moment) -> Option<Known> {
         match self {
-            Self::Course(course) => runs::lock(course).known(facts, at),
+            Self::Course(course) => lock(course).known(facts, at),
             Self::Agent(newest) => newest.known(facts, at),
         }
     }

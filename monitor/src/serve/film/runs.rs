@@ -3,11 +3,12 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use serde::Serialize;
 
 use super::reel::Reel;
+use crate::lock::lock;
 use crate::record::reader::ReadError;
 use crate::serve::history::{History, Pause, Room, Whole};
 use crate::serve::publish::{Publisher, channel};
@@ -72,10 +73,6 @@ pub(super) struct Course {
 }
 
 pub(super) type Shared = Arc<Mutex<Course>>;
-
-pub(super) fn lock(course: &Mutex<Course>) -> MutexGuard<'_, Course> {
-    course.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Course {
     /// What is known of the boot that a tick is of, if it was read so far.
@@ -169,40 +166,20 @@ pub(super) fn note(own: &mut Publisher, reel: &Reel, step: &mut Step) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isobar_core::model::cgroup::CgroupId;
     use isobar_core::model::decision::Event as Change;
-    use isobar_core::model::stall::OomKill;
 
     #[test]
     fn course_keeps_the_last_of_many() {
         let at =
             |second: u64| Moment { boot: Nanos(second * Nanos::SECOND.0), ..Moment::default() };
         let facts = |n: u64| NodeFacts { boot_id: n.to_string(), ..NodeFacts::default() };
-        let (victim, trigger) = (CgroupId(1), CgroupId(1));
-        let killed = OomKill {
-            at: Nanos(0),
-            victim,
-            victim_pid: 1,
-            victim_comm: None,
-            limit: None,
-            limit_known: false,
-            trigger,
-        };
-        let kill = OomRecord {
-            wall: Nanos(0),
-            victim: None,
-            victim_path: None,
-            limit_path: None,
-            trigger_path: None,
-            kill: killed,
-        };
         let mut course = Course::default();
         let n = RUNS as u64 + 3;
         for run in 0..n {
             let own = Publisher::new(facts(run), at(0), channel().0);
             course.begin(facts(run), at(1), own.history());
             for second in 1..=KILLS as u64 + 2 {
-                course.tick(at(second), vec![kill.clone()]);
+                course.tick(at(second), vec![OomRecord::default()]);
             }
         }
         assert_eq!(course.n_ticks, n * (KILLS as u64 + 2));

@@ -14,6 +14,7 @@ use super::rings::{Grid, Rings};
 use super::row::of_cgroup;
 use super::series::{ALL, Code, Keeps, OF_CGROUP, Series, Unit};
 use super::spans::{Event, KnownSince, Pause, Span};
+use crate::lock::lock;
 use crate::serve::film::Film;
 use crate::serve::film::Shown;
 use crate::serve::film::desk::Shift;
@@ -117,7 +118,7 @@ pub(in crate::serve) async fn series(
         let [begin, end, step, series, ..] = only(&query, NAMES)?;
         let stretch = Stretch::parse(begin.as_deref(), end.as_deref(), USUAL, now)?;
         let wanted = wanted(&ALL, series.as_deref().unwrap_or(USUAL_SERIES))?;
-        let kept = published.history.lock();
+        let kept = lock(&published.history.0);
         // A moment of a recording may lie far before the newest that is kept.
         let range = stretch.points(step.as_deref(), now.boot.max(kept.rings.newest()))?;
         let history = History::of(&ALL, &wanted, &kept.rings, range, (published.tick, now));
@@ -226,7 +227,7 @@ pub(in crate::serve) async fn events(
         let [begin, end, _] = only(&query, ["begin", "end", "at"])?;
         let Stretch { begin, end } =
             Stretch::parse(begin.as_deref(), end.as_deref(), USUAL_EVENTS, now)?;
-        let kept = published.history.lock();
+        let kept = lock(&published.history.0);
         // Another tick may have come within the same second.
         let shown = published.at.boot;
         let (until, end) = (end, end.min(shown.plus(Nanos(1))));

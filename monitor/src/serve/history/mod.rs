@@ -12,7 +12,7 @@ mod series;
 mod spans;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Mutex, TryLockError, Weak};
 
 use serde::Serialize;
 
@@ -21,6 +21,7 @@ use self::row::Tick;
 use self::series::ALL;
 pub(super) use self::spans::{Event, Pause, Room, Span};
 use self::spans::{Spans, Told};
+use crate::lock::lock;
 use isobar_core::model::cost::Cost;
 use isobar_core::model::decision::Outcome;
 use isobar_core::model::sample::Moment;
@@ -85,18 +86,18 @@ impl History {
     /// From now on what comes is kept for [`History::put_before`]. The history that is meant, as long
     /// as the agent lives.
     pub(super) fn begin_refill(&self) -> WeakHistory {
-        self.lock().since = Some(Vec::new());
+        lock(&self.0).since = Some(Vec::new());
         WeakHistory(Arc::downgrade(&self.0))
     }
 
     pub(super) fn end_refill(&self) {
-        self.lock().since = None;
+        lock(&self.0).since = None;
     }
 
     /// Puts in what came before the refill began.
     pub(super) fn put_before(&self, older: &Self) {
-        let mut older = older.lock();
-        let mut kept = self.lock();
+        let mut older = lock(&older.0);
+        let mut kept = lock(&self.0);
         let Some(since) = kept.since.take() else { return };
         older.since = Some(Vec::new());
         since.into_iter().for_each(|entry| older.put(entry));
@@ -104,7 +105,7 @@ impl History {
     }
 
     pub(super) fn told(&self) -> Whole {
-        let (kept, ever) = (self.lock(), Nanos(u64::MAX));
+        let (kept, ever) = (lock(&self.0), Nanos(u64::MAX));
         let known = kept.spans.known_since();
         Whole {
             spans: kept.spans.spans(Nanos(0), ever, ever),
@@ -112,10 +113,6 @@ impl History {
             pauses: kept.spans.pauses(Nanos(0), ever, ever),
             known_since: known.spans.max(known.events),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -129,7 +126,7 @@ impl WeakHistory {
 
     /// The agent lives, and what came meanwhile is still kept.
     pub(super) fn is_wanted(&self) -> bool {
-        self.upgrade().is_some_and(|history| history.lock().since.is_some())
+        self.upgrade().is_some_and(|history| lock(&history.0).since.is_some())
     }
 }
 

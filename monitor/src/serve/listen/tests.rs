@@ -57,8 +57,8 @@ async fn look_up_tells_users_apart_at_most_once_a_second() {
         };
         links.iter().map(|link| Peer::User(port(link).into())).collect()
     };
-    all.lock().look_up(users);
+    lock(&all.0).look_up(users);
     enter(1_003);
-    all.lock().look_up(|_| panic!("asked a moment ago"));
+    lock(&all.0).look_up(|_| panic!("asked a moment ago"));
     assert_eq!(peers(), [Peer::User(1_001), Peer::User(1_002), local]);
 }
