@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use isobar_lab::shell::{loudly, quietly, root};
 
-use crate::{build, setup};
+use crate::setup;
 
 /// Which pictures there are. The test that tells an old one reads it, too.
 const PICTURES: &str = "dashboards/pictures.json";
@@ -46,15 +46,17 @@ impl Drop for Server {
 impl Picture {
     pub(crate) fn run(self) -> Result<ExitCode> {
         setup::browser()?;
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         // To replay, the program needs no kernel side.
-        loudly(build::cargo().args(["build", "--package", "isobar", "--bin", "isobar"]))?;
+        let build = ["build", "--package", "isobar", "--bin", "isobar"];
+        loudly(Command::new(&cargo).current_dir(root()).args(build))?;
         let shots: Vec<Shot> = serde_json::from_str(&fs::read_to_string(root().join(PICTURES))?)
             .with_context(|| format!("cannot read {PICTURES}"))?;
         for shot in &shots {
             shot.take()?;
         }
         // The test that tells an old picture keeps of what this one was made.
-        let mut keep = build::cargo();
+        let mut keep = Command::new(&cargo);
         keep.args([
             "test",
             "--quiet",
@@ -65,7 +67,7 @@ impl Picture {
             "--",
             "pictures_are",
         ]);
-        loudly(keep.env("ISOBAR_PICTURE", "made"))?;
+        loudly(keep.current_dir(root()).env("ISOBAR_PICTURE", "made"))?;
         Ok(ExitCode::SUCCESS)
     }
 }
