@@ -5,7 +5,7 @@ mod ending;
 mod prune;
 mod steps;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
@@ -24,7 +24,7 @@ use super::process::Releaser;
 use super::reclaim::Reclaim;
 use super::target::{Node, OpenTarget};
 use crate::clock;
-use isobar_core::model::cgroup::CgroupPath;
+use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::decision::{
     Action, InForce, Outcome, OutcomeResult, Release, StepKind, Target,
 };
@@ -70,6 +70,8 @@ pub struct Actuator {
     root: Root,
     deny: DenyList,
     killer: Killer,
+    /// Files that were written once more after another program had undone a squeeze.
+    mended: BTreeSet<(CgroupId, String)>,
     ledger: Ledger,
     prepared: Vec<OpenTarget>,
     evictions: Option<Evictions>,
@@ -105,6 +107,7 @@ impl Actuator {
             root,
             deny,
             killer: Killer::new(),
+            mended: BTreeSet::new(),
             ledger,
             prepared,
             evictions,

@@ -293,7 +293,7 @@ type Thread = (Sender<OwnedFd>, Receiver<Result<(), Errno>>);
 /// seconds where memory is short. Its thread is made beforehand, which then would take as long.
 #[derive(Debug)]
 pub(super) struct Killer {
-    /// `None` without a thread: who orders a kill waits for it.
+    /// `None` if none could be made: then the actuator waits for each kill.
     thread: Option<Thread>,
     /// Orders that the kernel has not carried out.
     n_open: Cell<usize>,
@@ -314,15 +314,17 @@ impl Killer {
         Self { thread, n_open: Cell::default() }
     }
 
-    /// Whether the kernel has ended the cgroup of this file. If not it still will.
+    /// Whether the kernel has ended the cgroup of this file. If not it still will, while this lives.
     pub(super) fn write(&self, file: &OwnedFd) -> Result<bool, Errno> {
         let Some((orders, answers)) = &self.thread else {
             return write_all(file, "1").map(|()| true);
         };
         let n_open = self.n_open.get().saturating_sub(answers.try_iter().count());
-        let order = file.try_clone().map_err(|why| Errno::from_io_error(&why).unwrap_or(Errno::IO));
-        // The thread lives as long as this.
-        orders.send(order?).map_err(|_| Errno::IO)?;
+        let order = file.try_clone().ok().and_then(|file| orders.send(file).ok());
+        if order.is_none() {
+            // Without a descriptor for the thread.
+            return write_all(file, "1").map(|()| true);
+        }
         self.n_open.set(n_open + 1);
         if n_open > 0 {
             return Ok(false);
@@ -339,7 +341,9 @@ impl Killer {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read as _, Write as _, pipe};
+    use std::io::{Read as _, pipe};
+
+    use rustix::fs::fcntl_setfl;
 
     use super::*;
 
@@ -354,22 +358,29 @@ mod tests {
         thread.join().unwrap();
     }
 
-    /// Who writes to a full pipe waits, as for the lock.
+    /// A writer to a full pipe waits, as one waits for the lock.
     #[test]
     fn killer_waits_for_no_lock() {
-        const PIPE: usize = 64 << 10;
         let killer = Killer::new();
-        let (mut reader, mut full) = pipe().unwrap();
-        full.write_all(&[0; PIPE]).unwrap();
+        let (mut reader, full) = pipe().unwrap();
         let full = OwnedFd::from(full);
+        fcntl_setfl(&full, OFlags::NONBLOCK).unwrap();
+        // Also the rest of its last page.
+        let fill =
+            |size| -> usize { std::iter::from_fn(|| write(&full, &[0; 4_096][..size]).ok()).sum() };
+        let n: usize = [4_096, 1].map(fill).into_iter().sum();
+        fcntl_setfl(&full, OFlags::empty()).unwrap();
         // The second does not wait behind the first.
         assert_eq!([killer.write(&full), killer.write(&full)], [Ok(false); 2]);
         assert_eq!(killer.n_open.get(), 2);
         // Once the lock is free both come about, and the way is open again.
-        reader.read_exact(&mut [0; PIPE + 2]).unwrap();
+        reader.read_exact(&mut vec![0; n + 2]).unwrap();
         let file = OwnedFd::from(tempfile::tempfile().unwrap());
-        let mut tries = std::iter::repeat_with(|| killer.write(&file)).take(100);
-        assert!(tries.any(|tried| tried == Ok(true)));
+        let mut tries = std::iter::repeat_with(|| {
+            thread::sleep(Duration::from_millis(10));
+            killer.write(&file)
+        });
+        assert!(tries.by_ref().take(1_000).any(|tried| tried == Ok(true)));
         assert_eq!(killer.n_open.get(), 0);
     }
 }

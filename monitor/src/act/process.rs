@@ -176,14 +176,18 @@ const ROUNDS: usize = 32;
 /// Processes held at once in such a round.
 const MOST: usize = 256;
 
-/// Ends the processes of a group one after the other, with what they have forked meanwhile.
-pub(super) fn one_by_one(proc: &Path, group: &CgroupDir) -> Result<&'static str, ActError> {
-    // A frozen process takes the signal, but one that is thawed dies sooner. Where nothing is
-    // frozen, or nothing may be written, this changes nothing.
+/// The same as [`one_by_one`] once they are thawed: a frozen process takes the signal, but one that is thawed
+/// dies sooner. Where nothing is frozen, or nothing may be written, this changes nothing.
+pub(super) fn thawed_one_by_one(proc: &Path, group: &CgroupDir) -> Result<&'static str, ActError> {
     let is_frozen = group.read("cgroup.freeze").is_ok_and(|text| text == "1");
     if is_frozen && group.write("cgroup.freeze", "0").is_err() {
         tracing::debug!(cgroup = %group.path, "stays frozen");
     }
+    one_by_one(proc, group)
+}
+
+/// Ends the processes of a group one after the other, with what they have forked meanwhile.
+pub(super) fn one_by_one(proc: &Path, group: &CgroupDir) -> Result<&'static str, ActError> {
     let mut dying: Vec<Held> = Vec::new();
     for _ in 0..ROUNDS {
         dying.retain(|held| !held.has_ended());

@@ -14,7 +14,7 @@ use rustix::io::{pread, retry_on_intr};
 use super::cgroup::{CgroupDir, Killer, Root};
 use super::deny::DenyList;
 use super::error::{ActError, of_those_left};
-use super::process::{Held, Listed, Stat, hold, one_by_one, wait_for};
+use super::process::{Held, Listed, Stat, hold, one_by_one, thawed_one_by_one, wait_for};
 use crate::clock;
 pub(super) use containers::{cgroups, open};
 use isobar_core::model::cgroup::CgroupId;
@@ -384,12 +384,13 @@ fn kill(
         Some(file) => write(file),
         None => kill_file(group).and_then(|file| write(&file)),
     };
-    let one_by_one = || one_by_one(node.proc, group);
     match written {
         Ok(true) => Ok("cgroup.kill"),
-        Ok(false) => one_by_one().map(|_| "SIGKILL to each, as cgroup.kill takes long"),
+        // Thawing would wait for the same lock; what is not signalled `cgroup.kill` still ends.
+        Ok(false) => Ok(one_by_one(node.proc, group)
+            .map_or("cgroup.kill takes long", |_| "SIGKILL to each, as cgroup.kill takes long")),
         Err(failure @ ActError::Gone(_)) => Err(failure),
-        Err(first) => one_by_one().map_err(|second| match second {
+        Err(first) => thawed_one_by_one(node.proc, group).map_err(|second| match second {
             ActError::Signal { .. } | ActError::Hidden { .. } => {
                 ActError::Other(format!("{first}; {second}"))
             }

@@ -254,6 +254,12 @@ pub(super) fn is_undone(root: &Root, entry: &Override) -> bool {
         && group.and_then(|group| stands(&group, file)).is_ok_and(|live| live == entry.before)
 }
 
+/// Writes once more what isobar wrote; whether the kernel has finished.
+pub(super) fn write_again(root: &Root, entry: &Override) -> Result<bool, ActError> {
+    let group = CgroupDir::open(root, &entry.path, entry.cgroup)?;
+    known(&entry.file).map_or(Ok(true), |file| group.write_detached(file, &entry.wrote))
+}
+
 /// What a file says; of `io.weight`, what holds where no device has a weight of its own.
 fn stands(group: &CgroupDir, file: &'static str) -> Result<String, ActError> {
     Ok(group.read(file)?.lines().next().unwrap_or_default().into())

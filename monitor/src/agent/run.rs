@@ -4,7 +4,9 @@ use std::env;
 use std::future::pending;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::net::UnixDatagram;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{self, UnixDatagram};
 use std::path::PathBuf;
 use std::pin::pin;
 use std::time::Duration;
@@ -277,7 +279,11 @@ fn notify(states: &[NotifyState<'_>]) -> bool {
     let text: String = states.iter().map(|state| format!("{state}\n")).collect();
     let sent = UnixDatagram::unbound().and_then(|socket| {
         socket.set_nonblocking(true)?;
-        socket.send_to(text.as_bytes(), manager)
+        let address = match manager.as_bytes().strip_prefix(b"@") {
+            Some(name) => net::SocketAddr::from_abstract_name(name)?,
+            None => net::SocketAddr::from_pathname(&manager)?,
+        };
+        socket.send_to_addr(text.as_bytes(), &address)
     });
     sent.inspect_err(|why| tracing::debug!("cannot notify the service manager: {why}")).is_ok()
 }

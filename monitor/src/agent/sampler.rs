@@ -54,9 +54,9 @@ pub(super) struct Sampler<S> {
     pub(super) pods: Option<Pods>,
     /// Those of the API server, which knows better.
     pub(super) listed: Option<Pods>,
-    /// Those that an agent before this one knew, until the API server names them.
+    /// Without such a file those that an agent before this one knew, until the API server names them.
     pub(super) left: Option<Pods>,
-    /// There is an API server.
+    /// Whether there is an API server that may name them.
     pub(super) awaits_names: bool,
     /// What they have on disk.
     pub(super) disks: Option<PodDisks>,
@@ -71,10 +71,15 @@ impl<S: Source> Sampler<S> {
         Self { source, pods, listed, left, awaits_names, disks, disk_gaps }
     }
 
+    /// The pods that the cluster has named, to this agent or to the one before it.
+    pub(super) fn of_cluster(&self) -> Option<&Pods> {
+        self.listed.as_ref().or(self.left.as_ref())
+    }
+
     /// Tells what names the pods while the cluster does not.
     pub(super) fn name_source(&self, all: &mut Vec<Capability>) {
         if self.listed.is_none() {
-            name_source(all, self.left.as_ref(), self.pods.as_ref());
+            name_source(all, self.pods.as_ref(), self.left.as_ref());
         }
     }
 
@@ -88,7 +93,7 @@ impl<S: Source> Sampler<S> {
     ) -> Reading {
         let mut reading = self.source.read(cause, &settings.node);
         let sample = &mut reading.sample;
-        let known = [&self.listed, &self.left, &self.pods].into_iter().flatten().next();
+        let known = [&self.listed, &self.pods, &self.left].into_iter().flatten().next();
         (sample.pods, sample.awaits_names) = (known.cloned(), self.awaits_names);
         sample.pod_disks.clone_from(&self.disks);
         sample.gaps.extend(self.disk_gaps.iter().cloned());
@@ -102,10 +107,10 @@ impl<S: Source> Sampler<S> {
 }
 
 /// `file` are the pods of the operator's, `left` those of an agent before this one.
-fn name_source(all: &mut Vec<Capability>, left: Option<&Pods>, file: Option<&Pods>) {
-    let words = match (left, file) {
-        (Some(pods), _) => format!("{} pods as the agent before knew them", pods.len()),
-        (None, Some(pods)) => format!("{} pods by the operator's file", pods.len()),
+fn name_source(all: &mut Vec<Capability>, file: Option<&Pods>, left: Option<&Pods>) {
+    let words = match (file, left) {
+        (Some(pods), _) => format!("{} pods by the operator's file", pods.len()),
+        (None, Some(pods)) => format!("{} pods as the agent before knew them", pods.len()),
         (None, None) => "by the names of their cgroups alone".into(),
     };
     if let Some(of_cluster) = all.iter_mut().find(|one| one.name == "pods") {
@@ -132,16 +137,16 @@ mod tests {
             Capability::new("pods", CapabilityState::Absent, "cannot reach the API server");
         #[rustfmt::skip]
         let table = [
-            // the cluster says, left by an agent, the operator's file, state, detail
+            // the cluster says, the operator's file, left by an agent, state, detail
             (None,           None,        None,        CapabilityState::Attached, "by the names of their cgroups alone"),
-            (None,           None,        Some(&file), CapabilityState::Attached, "1 pods by the operator's file"),
+            (None,           Some(&file), None,        CapabilityState::Attached, "1 pods by the operator's file"),
             (Some(&failing), None,        None,        CapabilityState::Absent,   "cannot reach the API server; by the names of their cgroups alone"),
-            (Some(&failing), None,        Some(&file), CapabilityState::Absent,   "cannot reach the API server; 1 pods by the operator's file"),
-            (Some(&failing), Some(&left), Some(&file), CapabilityState::Absent,   "cannot reach the API server; 2 pods as the agent before knew them"),
+            (Some(&failing), Some(&file), Some(&left), CapabilityState::Absent,   "cannot reach the API server; 1 pods by the operator's file"),
+            (Some(&failing), None,        Some(&left), CapabilityState::Absent,   "cannot reach the API server; 2 pods as the agent before knew them"),
         ];
-        for (of_cluster, left, file, state, detail) in table {
+        for (of_cluster, file, left, state, detail) in table {
             let mut all: Vec<_> = of_cluster.cloned().into_iter().collect();
-            name_source(&mut all, left, file);
+            name_source(&mut all, file, left);
             let [pods] = &all[..] else { panic!("{all:?}") };
             assert_eq!((pods.state, &*pods.detail), (state, detail));
         }

@@ -87,9 +87,9 @@ impl<S: Source> Tick<S> {
     ) -> Result<Self, LockError> {
         let Plan { settings, publish, kubelet, pods } = plan;
         let facts = source.facts();
-        let (warm, left) = Warm::open(authority.state_dir(), &facts.boot_id);
-        let engine = Engine::new(settings, Standing::after(left.warm, facts.n_cpus));
-        let (left, awaits_names) = (left.pods.filter(|_| cluster.is_some()), cluster.is_some());
+        let (warm, averages, left) = Warm::open(authority.state_dir(), &facts.boot_id);
+        let engine = Engine::new(settings, Standing::after(averages, facts.n_cpus));
+        let (left, awaits_names) = (left.filter(|_| cluster.is_some()), cluster.is_some());
         let mut tick = Self {
             sampler: Sampler { left, awaits_names, ..Sampler::new(source, pods) },
             engine,
@@ -194,7 +194,8 @@ impl<S: Source> Tick<S> {
             recorder.tick(self.engine.standing(), &step.decision, &kills, self.publisher.limits());
             self.publisher.show_recording(recorder.ring(), Some(recorder.counts()));
         }
-        self.warm.tick(decided, self.engine.standing(), step.kubepods);
+        let pods = self.sampler.of_cluster();
+        self.warm.tick(decided, self.engine.standing(), step.kubepods, pods);
 
         let decision = step.decision.clone();
         self.log.missing(&capabilities, &step.snapshot.gaps);

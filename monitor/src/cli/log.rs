@@ -43,6 +43,8 @@ pub(crate) fn init(format: Format) {
         Err(problem) => (DEFAULT.parse().unwrap_or_default(), problem),
     };
     let log = tracing_subscriber::fmt().with_writer(|| Stderr).with_max_level(LevelFilter::TRACE);
+    // It would panic where stderr fails.
+    let log = log.log_internal_errors(false);
     match format {
         Format::Json => log.json().flatten_event(true).finish().with(filter).init(),
         Format::Text if stderr_is_journal() => {
@@ -82,7 +84,7 @@ static WRITER: OnceLock<ThreadId> = OnceLock::new();
 /// How long an exit or a panic waits for the reader of stderr.
 const FLUSHED_WITHIN: Duration = Duration::from_secs(1);
 
-/// From now on nothing waits for the reader of stderr, be it a panic.
+/// From now on no line waits for the reader of stderr; an exit and a panic wait for [`FLUSHED_WITHIN`].
 ///
 /// # Errors
 /// If no thread can be made.
@@ -101,7 +103,7 @@ pub(crate) fn queue() -> io::Result<()> {
             text.push_str(&format!("{trace}\n"));
         }
         say(&text);
-        // A second panic ends the process.
+        // Where the panic ends the process, no exit will do it.
         flush();
     }));
     Ok(())

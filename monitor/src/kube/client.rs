@@ -27,7 +27,8 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// How long after a watch has failed the API server is asked whether it is back, at first and at most. A
 /// failing watch reports an error at least this often, so a longer silence means that it works.
 pub(super) const PROBED: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(120));
-/// How long a watch lasts: a server that has fallen silent is noticed five seconds later. A watch resumes where
+/// How long a watch lasts: a server that has fallen silent is asked again five seconds
+/// later, and is noticed when it does not answer that. A watch resumes where
 /// the one before ended. Two of each of 5,000 nodes are 170 in a second; kubelets renew 500 leases.
 const WATCHED: Duration = Duration::from_secs(60);
 /// Until then it is taken for one that answers: an eviction that it does not answer costs its deadline.

@@ -204,12 +204,12 @@ async fn evict(client: &Client, request: &Request, doubts: Doubts<'_>) -> Result
                 Err(why) => why,
             },
         };
-        match why.code {
-            None => doubts.is_answering.notify_one(),
-            Some(403) => doubts.is_allowed.notify_one(),
-            Some(_) => {}
-        }
         let verdict = verdict(&why, name);
+        match (&verdict, why.code) {
+            (Verdict::Away, _) => doubts.is_answering.notify_one(),
+            (_, Some(403)) => doubts.is_allowed.notify_one(),
+            _ => {}
+        }
         if because.is_none() && verdict.is_mended_by(request.deletion) {
             because = Some(why.words);
             continue;

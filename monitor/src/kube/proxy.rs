@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
@@ -14,6 +14,7 @@ use tokio::runtime::{self, Runtime};
 
 use super::bound::Bound;
 use super::client::{API_SERVER, Failure, Pods, answered, answered_by, own};
+use crate::lock::lock;
 
 /// Where the manifests put the agents, and how they mark them.
 const NAMESPACE: &str = "isobar-system";
@@ -87,9 +88,9 @@ impl Proxy {
         Ok(Self { node: node.into(), runtime, agent: agent.into() })
     }
 
-    /// Asks the agent that was found, or the one that has taken its place.
+    /// Asks the agent that was found, or the one that has taken its place, which is looked for after a refusal.
     fn ask<T>(&self, ask: impl AsyncFn(&Agent) -> Result<T, ProxyError>) -> Result<T, ProxyError> {
-        let kept = || self.agent.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = || lock(&self.agent);
         let agent = kept().clone();
         self.runtime.block_on(async {
             let answer = ask(&agent).await;
@@ -101,7 +102,8 @@ impl Proxy {
                     *kept() = new.clone();
                     ask(&new).await
                 }
-                Err(none @ ProxyError::NoAgent(_)) => Err(none),
+                // Neither is final.
+                Err(why @ (ProxyError::NoAgent(_) | ProxyError::Unanswered(_))) => Err(why),
                 _ => answer,
             }
         })
@@ -110,7 +112,8 @@ impl Proxy {
     /// What the agent answers to a path of its API; `None` before its first sample.
     ///
     /// # Errors
-    /// If the API server or the agent does not answer within this time.
+    /// If the API server or the agent does not answer within this time, an agent in its place within as long
+    /// again.
     pub fn document(&self, path: &str, within: Duration) -> Result<Option<String>, ProxyError> {
         self.ask(async |agent| agent.document(path, within).await)
     }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use rustls::ServerConfig;
 use serde_json::Value;
@@ -11,7 +10,7 @@ use tokio::sync::{broadcast, watch};
 use crate::access::Access;
 use crate::fault::Faults;
 use crate::journal::Journal;
-use crate::store::{Key, Store, namespace};
+use crate::store::{Store, namespace};
 
 /// When a pod whose grace period runs is really gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,8 +19,6 @@ pub enum Kubelet {
     AtOnce,
     /// When the test calls [`Stub::confirm`](crate::Stub::confirm).
     WhenConfirmed,
-    /// So long after it was told to end.
-    After(Duration),
 }
 
 /// What a test tells all connections at once.
@@ -112,18 +109,5 @@ impl Cluster {
     pub(crate) fn send(&self, signal: Signal) {
         // An error means that no connection is open.
         let _ = self.signals.send(signal);
-    }
-
-    /// Removes a pod that is still the same one after `delay`: the kubelet has stopped it.
-    pub(crate) fn confirm_after(self: &Arc<Self>, delay: Duration, key: Key, uid: String) {
-        let cluster = self.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep(delay).await;
-            cluster.change(|store| {
-                if store.get(&key).is_some_and(|pod| pod["metadata"]["uid"] == uid.as_str()) {
-                    store.remove(&key);
-                }
-            });
-        });
     }
 }

@@ -102,11 +102,9 @@ pub(crate) fn end(
         }
         Next::Ending(ending) => {
             let ending = store.put(key.clone(), ending);
-            let uid = ending["metadata"]["uid"].as_str().unwrap_or("").to_owned();
             match cluster.kubelet {
                 Kubelet::AtOnce => drop(store.remove(key)),
                 Kubelet::WhenConfirmed => {}
-                Kubelet::After(delay) => cluster.confirm_after(delay, key.clone(), uid),
             }
             Ok(ending)
         }

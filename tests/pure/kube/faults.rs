@@ -181,7 +181,7 @@ fn is_given_up(faults: Vec<Fault>, capability: &str, detail: &str) {
     });
 }
 
-/// A server that accepts and says nothing more is noticed once that time and five seconds are over.
+/// A server that accepts and says nothing more is asked again five seconds after that time.
 #[test]
 fn kube_faults_watches_are_asked_for_no_longer_than_a_minute() {
     let bed = Bed::new();

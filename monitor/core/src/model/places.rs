@@ -14,14 +14,15 @@ use super::settings::Node;
 const USUAL: [&str; 2] = ["/kubepods.slice", "/kubepods"];
 
 /// Where the configuration puts the cgroup of all pods, in the spelling of the driver that made one. Of
-/// both, the one without pods is left from before the driver was changed.
+/// both, the one without a pod that has tasks is left from before the driver was changed.
 #[must_use]
 pub fn kubepods(node: &Node, cgroups: &BTreeMap<CgroupId, Arc<Cgroup>>) -> CgroupPath {
     let is_there = |path: &CgroupPath| cgroups.values().any(|cgroup| cgroup.path == *path);
-    let is_of_pod = |path: &CgroupPath| matches!(Place::of(path), Place::Pod { .. });
+    let is_pod = |group: &Cgroup| {
+        group.pids_current != Some(0) && matches!(Place::of(&group.path), Place::Pod { .. })
+    };
     let has_pods = |path: &CgroupPath| {
-        let mut all = cgroups.values().map(|cgroup| &cgroup.path);
-        all.any(|below| below.is_within(path) && is_of_pod(below))
+        cgroups.values().any(|group| group.path.is_within(path) && is_pod(group))
     };
     names::kubepods(&names::as_spelled(&names::as_spelled(node, has_pods), is_there))
 }
@@ -103,7 +104,7 @@ mod tests {
         let (own, other) = ("/kubepods", "/kubepods.slice");
         let (own_pod, other_pod) = ("/kubepods/podu1", "/kubepods.slice/kubepods-podu1.slice");
         #[rustfmt::skip]
-        let table: [(&[&str], &str); 7] = [
+        let table: [(&[&str], &str); 8] = [
             // cgroups, the cgroup of all pods where the configuration says cgroupfs
             (&[],                            own),
             (&[own],                         own),
@@ -111,11 +112,14 @@ mod tests {
             (&[own, other],                  own),
             (&[own, own_pod, other],         own),
             (&[own, other, other_pod],       other),
+            (&[own, "/kubepods/podempty", other, other_pod], other),
             (&[own, own_pod, other, other_pod], own),
         ];
         for (paths, want) in table {
             let groups = paths.iter().map(|path| {
-                Arc::new(Cgroup { path: CgroupPath((*path).into()), ..Cgroup::default() })
+                let pids_current = Some(u64::from(!path.ends_with("empty")));
+                let path = CgroupPath((*path).into());
+                Arc::new(Cgroup { path, pids_current, ..Cgroup::default() })
             });
             let cgroups = (1..).map(CgroupId).zip(groups).collect();
             let node = Node { cgroup_driver: CgroupDriver::Cgroupfs, ..Node::default() };

@@ -17,7 +17,7 @@ use isobar_core::model::units::Nanos;
 
 /// How often the ledger is looked through for what no longer matters.
 const PRUNED: Nanos = Nanos::SECOND;
-/// What isobar wrote stands by then, also where the kernel was slow to take it.
+/// A write that the kernel was slow to take counts as done by then.
 const WRITTEN: Nanos = Nanos(3 * Nanos::SECOND.0);
 
 impl Actuator {
@@ -27,7 +27,7 @@ impl Actuator {
             return false;
         }
         self.pruned = now;
-        self.end_undone(now);
+        self.mend_undone(now);
         let kept = self.undo_left();
         let root = &self.root;
         self.ledger.prune(now, |path, id| kept.contains(&id) || is_there(root, path, id));
@@ -88,24 +88,37 @@ impl Actuator {
         failed.collect()
     }
 
-    /// Ends squeezes that another program has undone, as `systemctl daemon-reload` does of pods' slices. They
-    /// may be decided anew.
-    fn end_undone(&mut self, now: Nanos) {
+    /// Squeezes that another program has undone, as `systemctl daemon-reload` does of pods' slices, are written
+    /// once more. One that is undone again is over.
+    fn mend_undone(&mut self, now: Nanos) {
         let is_old = |e: &&InForce| e.phase == Phase::Squeezed && now.since(e.since) >= WRITTEN;
         let old = self.ledger.in_force().iter().filter(is_old).map(|entry| entry.action.id);
         let mut ended: BTreeSet<u64> = old.collect();
         let is_undone = |entry: &&Override| {
             entry.actions.is_subset(&ended) && throttle::is_undone(&self.root, entry)
         };
-        let undone: Vec<_> = self.ledger.overrides().iter().filter(is_undone).cloned().collect();
+        let undone = self.ledger.overrides().iter().filter(is_undone).cloned();
+        let (again, undone): (Vec<_>, Vec<_>) =
+            undone.partition(|entry| self.mended.insert((entry.cgroup, entry.file.clone())));
+        for entry in &again {
+            let Override { path, file, wrote, .. } = entry;
+            match throttle::write_again(&self.root, entry) {
+                Ok(_) => {
+                    tracing::info!("{path}/{file} is {wrote} again: another program had undone it");
+                }
+                Err(why) => tracing::warn!("{why}"),
+            }
+        }
         for Override { cgroup, path, file, before, .. } in &undone {
-            tracing::warn!("{path}/{file} is {before} again: another program has undone a squeeze");
+            tracing::warn!("{path}/{file} is left at {before}: another program undoes the squeeze");
             self.ledger.forget(*cgroup, file);
+            self.mended.remove(&(*cgroup, file.clone()));
         }
         ended.retain(|id| undone.iter().any(|entry| entry.actions.contains(id)));
         let overrides = self.ledger.overrides();
         ended.retain(|id| !overrides.iter().any(|entry| entry.actions.contains(id)));
         ended.into_iter().for_each(|id| self.ledger.remove(id));
+        self.mended.retain(|(cgroup, file)| self.ledger.override_of(*cgroup, file).is_some());
     }
 
     /// After a crash the victims of the agent before are not followed any more.

@@ -89,6 +89,7 @@ mod tests {
     use std::thread;
 
     use isobar::clock;
+    use rustix::fs::{OFlags, fcntl_setfl};
 
     use super::*;
 
@@ -101,12 +102,18 @@ mod tests {
         let tell = move |n| drop(writeln!(&end, "{n} left out"));
         let queue = Arc::new(Queue::new());
         let of_thread = Arc::clone(&queue);
-        // A pipe has room for 64 KiB, and for 4 KiB where a user has many of them.
-        writer.write_all(&[b'x'; 4 << 10]).unwrap();
+        fcntl_setfl(&writer, OFlags::NONBLOCK).unwrap();
+        while writer.write(b"x").is_ok() {}
+        fcntl_setfl(&writer, OFlags::empty()).unwrap();
         thread::spawn(move || of_thread.write(writer, tell));
         let line = |n: usize| format!("{n:099}\n").into_bytes();
+        // The first line is on its way, and the others wait.
+        queue.put(&line(0));
+        while !queue.lock().is_writing {
+            thread::yield_now();
+        }
         let begun = clock::now().boot;
-        (0..20_000).for_each(|n| queue.put(&line(n)));
+        (1..20_000).for_each(|n| queue.put(&line(n)));
         // One that is shorter may not come before those that were left out.
         queue.put(b"short\n");
         queue.flush(SHORT);

@@ -1,7 +1,8 @@
 //! Limits what following every context switch may cost the node: above the limit, the programs that
 //! follow waits are detached for a pause.
 //!
-//! The other programs are never paused: they run on rare events, or while a task stalls anyway.
+//! The other programs are never paused: they run on rare events, while a task stalls anyway, or, before
+//! Linux 6.6, as often as quotas throttle.
 //! Pure, except for its memory.
 
 use isobar_core::model::units::{Nanos, Percent};

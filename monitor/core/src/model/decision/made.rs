@@ -49,7 +49,7 @@ pub fn outcome(action: u64, result: OutcomeResult) -> Outcome {
     Outcome { action, result, detail, took, freed, ended: None, never_begun: false }
 }
 
-/// The pressure thresholds without configuration, of which the configuration's keys say more.
+/// The pressure thresholds without configuration.
 #[must_use]
 pub fn usual_pressure_thresholds() -> Vec<PressureThreshold> {
     let seconds = |n: u64| Nanos(n * Nanos::SECOND.0);

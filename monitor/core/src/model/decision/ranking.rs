@@ -300,8 +300,8 @@ pub enum SparedReason {
     WithinRequest,
     /// It lies outside the limit that is short, so its end frees nothing below it.
     OutsideLimit,
-    /// For less than 30 s its cgroup is there and no source has named it, which may say that it is never
-    /// evicted.
+    /// isobar has seen its cgroup for less than 30 s, and no source has named the pod yet, which may say that
+    /// it is never evicted.
     NotYetNamed,
 }
 

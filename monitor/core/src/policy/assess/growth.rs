@@ -13,7 +13,6 @@ use crate::model::decision::{Met, Outlook, Trigger};
 use crate::model::node::Reclaim;
 use crate::model::sample::Sample;
 use crate::model::snapshot::Scope;
-use crate::model::stall::MemoryCause;
 use crate::model::units::{Bytes, Nanos, Percent, scale};
 use crate::policy::takers::{self, Limited};
 
@@ -103,7 +102,8 @@ pub fn outlooks(
         outlook(ScopeName::System, system, reading, room, limited.node)
     });
     let pods = kubepods.and_then(|(_, scope)| {
-        let (reading, room) = read_pods(scope, now)?;
+        let knows_causes = sample.kernel.as_ref().is_some_and(|kernel| kernel.covers.memory_causes);
+        let (reading, room) = read_pods(scope, knows_causes, now)?;
         push(pods, reading);
         Some(outlook(ScopeName::Kubepods, pods, reading, room, limited.pods))
     });
@@ -157,20 +157,18 @@ fn read_node(sample: &Sample, at: Nanos) -> Option<(Reading, Option<Room>)> {
 /// Its reclaim counters include reclaim at each pod's own limit, which is mostly in vain, and what such
 /// a pod reads back. Both count only while tasks stall at the allocatable limit, refaults also where that
 /// is not known.
-fn read_pods(kubepods: &Scope, at: Nanos) -> Option<(Reading, Option<Room>)> {
+fn read_pods(kubepods: &Scope, knows_causes: bool, at: Nanos) -> Option<(Reading, Option<Room>)> {
     let files = kubepods.files.as_ref()?;
     let memory = files.memory;
     let (current, cache) = (memory.current?, takers::cache(files)?);
     let active = memory.stat.map(|stat| stat.active_file).unwrap_or_default();
     let used = current.0.saturating_sub(cache.0);
     let stalls = kubepods.shortage.map(|union| union.avg10 > Percent(0));
-    let causes = kubepods.memory.as_ref().map(|memory| &memory.causes);
-    let is_unknown = causes.is_some_and(|causes| causes.contains_key(&MemoryCause::SomeLimit));
     let room = memory.max.and_then(Limit::at).map(|max| Room {
         free: Bytes(max.saturating_sub(current.0)),
         cache: Bytes(current.0 - used),
         active,
-        is_apart: stalls == Some(false) && !is_unknown,
+        is_apart: stalls == Some(false) && knows_causes,
         in_vain_counts: stalls == Some(true),
     });
     let demand = Bytes(used.saturating_add(takers::swapped(files).0));

@@ -111,10 +111,10 @@ impl Shortage<'_> {
             .or_else(|| self.mark(standing, |_| true));
         let hard = hard.filter(|_| !self.is_covered(standing));
         match hard {
-            // A slow leak has no name yet, and takes its time.
+            // A slow leak has no name yet, and takes its time; a new pod will soon have one.
             Some(hard)
                 if chosen.is_none()
-                    && field.is_not_yet_known()
+                    && (field.is_not_yet_known() || self.is_not_yet_named())
                     && hard.measured > line(question, scope(hard)) / 2
                     && !is_emergency(&first.threshold, first.measured) =>
             {
@@ -136,6 +136,10 @@ impl Shortage<'_> {
     /// Of those whose growth counts: a pod that took what it requests is no cause.
     fn largest(&self) -> Option<&Taker> {
         self.loss.takers.iter().find(|taker| !self.field.took_what_was_promised(&taker.uid))
+    }
+
+    fn is_not_yet_named(&self) -> bool {
+        self.largest().is_some_and(|taker| self.field.is_not_yet_named(&taker.uid))
     }
 
     /// Whether most of what counts was taken by a party that is no candidate, or by none; where harm

@@ -87,7 +87,7 @@ fn never(spared: &Spared) -> String {
         SparedReason::HarmsOnlyItself => "it makes only itself wait",
         SparedReason::WithinRequest => "Guaranteed, and within its request",
         SparedReason::OutsideLimit => "it lies outside the limit that is short",
-        SparedReason::NotYetNamed => "it is new, and not yet known by name",
+        SparedReason::NotYetNamed => "isobar does not know its name yet",
     };
     format!("never chosen: {}: {why}", spared.full_name())
 }

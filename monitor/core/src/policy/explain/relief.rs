@@ -254,7 +254,7 @@ pub fn held(hold: &Hold, now: Nanos) -> String {
         }
         Hold::NotYetKnown => {
             "who took what is short is not known yet: isobar watches memory and threads for ten \
-             seconds, a disk for a minute"
+             seconds, a disk for a minute, and waits up to 30 s for a pod's name"
                 .into()
         }
         Hold::TakenByOther { taker } if taker.is_empty() => {

@@ -286,6 +286,13 @@ impl<'a> Field<'a> {
         self.spared.iter().any(|(contender, _)| contender.uid == uid && contender.spared.is_some())
     }
 
+    /// Whether it is a pod that no source has named yet.
+    #[must_use]
+    pub fn is_not_yet_named(&self, uid: &str) -> bool {
+        let mut its = self.spared.iter().filter(|(contender, _)| contender.uid == uid);
+        its.any(|(contender, _)| contender.spared == Some(SparedReason::NotYetNamed))
+    }
+
     /// Whether this party took of what was lost, be it too little to be named.
     #[must_use]
     pub fn took(&self, id: CgroupId) -> bool {

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::model::cgroup::{Cgroup, MemoryFiles, MemoryStat};
 use crate::model::node::Meminfo;
-use crate::model::snapshot::{MemoryCauseWait, MemoryWait, Union};
-use crate::model::stall::MemoryCause;
+use crate::model::snapshot::Union;
+use crate::model::stall::{Coverage, KernelStalls};
 
 const MIB: u64 = 1 << 20;
 
@@ -203,31 +203,29 @@ fn growth_of_kubepods() {
 fn growth_ignores_own_limits() {
     #[rustfmt::skip]
     let table = [
-        // shortage of all pods over ten seconds, a cause, refaults a second; left of 600 MiB cache, half of it active
-        (None,                None,                           0,     600), // not measured: nothing is said of it
-        (Some(Percent(0)),    Some(MemoryCause::OwnLimit),    0,     600), // a pod reclaims at its own limit
-        (Some(Percent(1_00)), Some(MemoryCause::Global),      0,     0),   // at the limit of all
-        (None,                None,                           2_000, 300),
-        (Some(Percent(0)),    Some(MemoryCause::OwnLimit),    2_000, 600), // and reads back what it drops
-        (Some(Percent(0)),    Some(MemoryCause::SomeLimit),   2_000, 300), // it may be the limit of all
-        (Some(Percent(0)),    None,                           2_000, 600),
-        (Some(Percent(1_00)), Some(MemoryCause::Global),      2_000, 0),
+        // shortage of all pods over ten seconds, whether causes are known, refaults a second; left of 600 MiB cache, half of it active
+        (None,                false, 0,     600), // not measured: nothing is said of it
+        (Some(Percent(0)),    true,  0,     600), // a pod reclaims at its own limit
+        (Some(Percent(1_00)), true,  0,     0),   // at the limit of all
+        (None,                false, 2_000, 300),
+        (Some(Percent(0)),    true,  2_000, 600), // and reads back what it drops
+        (Some(Percent(0)),    false, 2_000, 300), // it may be the limit of all
+        (Some(Percent(1_00)), true,  2_000, 0),
     ];
-    for (shortage, cause, refaults, left) in table {
-        let what = format!("{shortage:?} {cause:?} {refaults}");
+    for (shortage, memory_causes, refaults, left) in table {
+        let what = format!("{shortage:?} {memory_causes} {refaults}");
         let mut standing = GrowthStanding::default();
         let mut got = Vec::new();
         for t in 0..=10 {
             let mut kubepods = pods(Some(Limit::At(1_000 * MIB)), 1_000, 300, 300);
             kubepods.shortage = shortage.map(|avg10| Union { avg10, ..Union::default() });
-            let causes = cause.map(|cause| (cause, MemoryCauseWait::default()));
-            let causes = causes.into_iter().collect();
-            kubepods.memory = Some(MemoryWait { causes, ..MemoryWait::default() });
             let files = Arc::make_mut(kubepods.files.as_mut().unwrap());
             let stat = files.memory.stat.as_mut().unwrap();
             stat.pgscan = 10_000 * t;
             stat.workingset_refault_file = refaults * t;
-            let mut sample = Sample::default();
+            let covers = Coverage { memory_causes, ..Coverage::default() };
+            let kernel = Some(KernelStalls { covers, ..KernelStalls::default() });
+            let mut sample = Sample { kernel, ..Sample::default() };
             sample.at.boot = seconds(t);
             got = outlooks(
                 &sample,
