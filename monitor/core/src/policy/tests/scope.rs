@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, Limit, MemoryFiles, MemoryStat};
-use crate::model::decision::SparedReason;
+use crate::model::decision::{Decision, Hold, SparedReason};
 use crate::model::node::Meminfo;
 use crate::model::pod::QosClass;
 use crate::model::sample::{Moment, Sample};
@@ -113,39 +113,45 @@ fn scope_the_pods_limit_is_paid_below_it() {
     assert_eq!(service.why, SparedReason::OutsideLimit);
 }
 
-/// Its name may say that it is never evicted.
+/// Its name may say that it is never evicted. No other one pays for it meanwhile.
 #[test]
 fn scope_a_pod_that_no_source_has_named_yet_is_spared_for_a_while() {
-    let pods: Pods = Arc::new([("u1", "web"), ("u2", "leak")].map(named).into());
     #[rustfmt::skip]
-    let table = [
-        // may be named yet, is named, seconds since the agent began; is it a candidate?
-        (false, false, 20, true),
-        (true,  false, 20, false),
-        (true,  true,  20, true),
-        (true,  false, 40, true),
+    let table: [(bool, &[&str], u64, bool); 5] = [
+        // may be named yet, those that are, seconds since the agent began; is it a candidate?
+        (false, &[],           20, true),
+        (true,  &[],           20, false),
+        (true,  &["u1"],       20, false),
+        (true,  &["u1", "u2"], 20, true),
+        (true,  &["u1"],       40, true),
     ];
-    for (awaits_names, is_named, n, want) in table {
+    for (awaits_names, known, n, want) in table {
         let cgroups = [
             ("/kubepods", 820 - 8 * n, Limit::At(900 * MIB), false),
             ("/kubepods/besteffort", 0, Limit::Max, false),
-            ("/kubepods/besteffort/podu2", 780 - 8 * n, Limit::Max, false),
+            ("/kubepods/besteffort/podu2", 580 - 8 * n, Limit::Max, false),
             ("/kubepods/burstable", 0, Limit::Max, false),
-            ("/kubepods/burstable/podu1", 40, Limit::Max, false),
+            ("/kubepods/burstable/podu1", 240, Limit::Max, false),
         ];
+        let pods: Pods = Arc::new(known.iter().map(|uid| named(uid)).collect());
         let step = judge_for(n, &cgroups, "/kubepods/besteffort/podu2", |sample| Sample {
             awaits_names,
-            pods: is_named.then(|| Arc::clone(&pods)),
+            pods: (!known.is_empty()).then(|| Arc::clone(&pods)),
             ..sample
         });
-        let ranking = step.decision.ranking.unwrap();
+        let what = format!("{awaits_names} {known:?} {n}");
+        let Decision { ranking, relief, .. } = step.decision;
+        let ranking = ranking.unwrap();
         let is_candidate = ranking.candidates.iter().any(|one| one.uid == "u2");
-        assert_eq!(is_candidate, want, "{awaits_names} {is_named} {n}");
+        assert_eq!(is_candidate, want, "{what}");
         let why = ranking.spared.iter().find(|one| one.uid == "u2").map(|one| one.why);
-        assert_eq!(why, (!want).then_some(SparedReason::NotYetNamed));
+        assert_eq!(why, (!want).then_some(SparedReason::NotYetNamed), "{what}");
+        if !want {
+            assert_eq!((relief.actions.len(), relief.held), (0, Some(Hold::NotYetKnown)), "{what}");
+        }
     }
 }
 
-fn named((uid, name): (&str, &str)) -> (String, Pod) {
-    (uid.into(), Pod { uid: uid.into(), name: name.into(), ..Pod::default() })
+fn named(uid: &str) -> (String, Pod) {
+    (uid.into(), Pod { uid: uid.into(), name: uid.into(), ..Pod::default() })
 }
