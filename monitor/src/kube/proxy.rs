@@ -112,8 +112,8 @@ impl Proxy {
     /// What the agent answers to a path of its API; `None` before its first sample.
     ///
     /// # Errors
-    /// If the API server or the agent does not answer within this time, an agent in its place within as long
-    /// again.
+    /// If the API server or the agent does not answer within this time,
+    /// or an agent in its place within as long again.
     pub fn document(&self, path: &str, within: Duration) -> Result<Option<String>, ProxyError> {
         self.ask(async |agent| agent.document(path, within).await)
     }

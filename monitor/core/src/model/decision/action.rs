@@ -239,8 +239,8 @@ pub enum Hold {
     /// Memory is foretold to run out. Its taker is marked, so that the kernel's OOM killer would take
     /// it first, or squeezed: no work is ended for a forecast.
     Marked,
-    /// Who took what is short is not known before ten seconds were watched, or the pod that took it has no
-    /// name yet.
+    /// Who took what is short is not known before ten seconds were watched, or
+    /// the pod that took it has no name yet.
     NotYetKnown,
     /// No candidate took what is short, and no hard threshold demands a candidate's end.
     TakenByOther {
