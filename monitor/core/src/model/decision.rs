@@ -127,6 +127,12 @@ pub struct Met {
 }
 
 impl Met {
+    /// Whether it is a hard threshold of the kubelet.
+    #[must_use]
+    pub fn is_hard(&self) -> bool {
+        matches!(self.threshold, Trigger::Eviction(threshold) if threshold.is_hard())
+    }
+
     /// When its grace period was over, or will be.
     #[must_use]
     pub fn due_since(&self) -> Nanos {

@@ -98,7 +98,7 @@ pub fn assess(
     met.sort_by_key(|met| match met.threshold.resource() {
         Resource::Memory => 0,
         // Without pids no program can be started, not even one that would free a disk.
-        Resource::Pids if !is_kubelets && is_hard(met) => 1,
+        Resource::Pids if !is_kubelets && met.is_hard() => 1,
         _ => 2,
     });
     let is_read = |signal| observations.iter().any(|observation| observation.signal == signal);
@@ -142,10 +142,6 @@ pub fn assess(
         events,
     };
     (assessment, others.unwrap_or_default())
-}
-
-fn is_hard(met: &Met) -> bool {
-    matches!(met.threshold, Trigger::Eviction(threshold) if threshold.is_hard())
 }
 
 #[cfg(test)]

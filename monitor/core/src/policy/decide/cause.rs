@@ -14,7 +14,7 @@ use super::{Counts, Proposal, Question, WORTH, beyond_budget, first_of, of_those
 use crate::model::cgroup::Cgroup;
 use crate::model::condition::ScopeName;
 use crate::model::decision::{
-    Candidate, Hold, InForce, Loss, Met, Relief, StepKind, Taker, Target, Trigger,
+    Candidate, Hold, InForce, Loss, Met, Relief, StepKind, Taker, Target,
 };
 use crate::model::threshold::{Amount, Resource, Signal};
 use crate::model::units::Nanos;
@@ -87,12 +87,23 @@ impl Shortage<'_> {
         if is_covered() || is_slowed() {
             return Err(Hold::Marked);
         }
+        let squeeze = |one: &Candidate| squeeze(question, standing, first, one);
         match self.largest() {
-            Some(_) if !self.is_of_other() => {
-                squeeze(question, standing, first, takers).ok_or(Hold::Marked)
-            }
-            _ => Err(Hold::TakenByOther { taker: self.other() }),
+            Some(_) if !self.is_of_other() => takers.iter().find_map(squeeze).ok_or(Hold::Marked),
+            _ => self
+                .squeeze_other(standing, first)
+                .ok_or(Hold::TakenByOther { taker: self.other() }),
         }
+    }
+
+    /// A squeeze of a party that is no candidate and took half of the loss or more: the kernel would take
+    /// an innocent one in its place.
+    fn squeeze_other(&self, standing: &ReliefStanding, reason: &Met) -> Option<Proposal> {
+        let taker = self.largest().filter(|taker| !self.is_candidate(taker))?;
+        let is_most = taker.taken.0 >= self.loss.lost.0 / 2;
+        let may_be_touched = taker.may_be_marked && is_most;
+        let other = may_be_touched.then(|| candidate_of(taker))?;
+        squeeze(self.question, standing, reason, &other)
     }
 
     /// Who took it is ended, and marked if it is no candidate. If neither can be done and a hard
@@ -101,7 +112,10 @@ impl Shortage<'_> {
         let Self { question, field, first, .. } = *self;
         // In an emergency, too, in which exhaustion of the same memory comes first.
         let scope = |met: &Met| Purpose::of(&met.threshold).scope;
-        let is_demanded = |met: &&Met| met.is_due && is_hard(met) && scope(met) == scope(first);
+        let is_of_memory = |met: &Met| met.threshold.resource() == Resource::Memory;
+        let is_demanded = |met: &&Met| {
+            met.is_due && met.is_hard() && is_of_memory(met) && scope(met) == scope(first)
+        };
         let hard = question.met.iter().find(is_demanded);
         let chosen = self
             .mark(standing, |taker| !self.is_candidate(taker))
@@ -110,6 +124,7 @@ impl Shortage<'_> {
             // Nothing more can be done to those who took it: if memory runs out, it is their turn.
             .or_else(|| self.mark(standing, |_| true));
         let hard = hard.filter(|_| !self.is_covered(standing));
+        let chosen = chosen.or_else(|| hard.and_then(|hard| self.squeeze_other(standing, hard)));
         match hard {
             // A slow leak has no name yet, and takes its time; a new pod will soon have one.
             Some(hard)
@@ -252,13 +267,8 @@ impl Shortage<'_> {
         };
         let mut all = loss.takers.iter().filter(|_| can_mark);
         let taker = all.find(|taker| taker.may_be_marked && due(taker) && !is_known(taker))?;
-        let candidate = Candidate {
-            name: taker.name.clone(),
-            namespace: taker.namespace.clone(),
-            uid: taker.uid.clone(),
-            ..Candidate::default()
-        };
-        Some(Proposal::gentle(StepKind::Mark, target_of(&candidate, question), first))
+        let target = target_of(&candidate_of(taker), question);
+        Some(Proposal::gentle(StepKind::Mark, target, first))
     }
 
     fn hold_back(&self, standing: &mut ReliefStanding, relief: &mut Relief) {
@@ -292,21 +302,29 @@ fn is_slowed(question: &Question<'_>, taker: &Taker, first: &Met) -> bool {
     })
 }
 
-/// A squeeze of the first taker that is not squeezed: growth that is only foretold to be too much
-/// is slowed down before anything is ended.
+/// A squeeze of a taker that is not squeezed: growth that is only foretold to be too much is slowed down
+/// before anything is ended.
 fn squeeze(
     question: &Question<'_>,
     standing: &ReliefStanding,
     first: &Met,
-    takers: &[Candidate],
+    taker: &Candidate,
 ) -> Option<Proposal> {
-    takers.iter().find_map(|candidate| {
-        let target = target_of(candidate, question);
-        let able = Able::of(question, &target, first, None);
-        let is_new = !standing.was_tried(first, &target.uid, StepKind::Squeeze);
-        let can = is_new && able.can(StepKind::Squeeze);
-        can.then(|| Proposal::gentle(StepKind::Squeeze, target, first))
-    })
+    let target = target_of(taker, question);
+    let able = Able::of(question, &target, first, None);
+    let is_new = !standing.was_tried(first, &target.uid, StepKind::Squeeze);
+    let can = is_new && able.can(StepKind::Squeeze);
+    can.then(|| Proposal::gentle(StepKind::Squeeze, target, first))
+}
+
+/// A party that may be no candidate, as a target is named.
+fn candidate_of(taker: &Taker) -> Candidate {
+    Candidate {
+        name: taker.name.clone(),
+        namespace: taker.namespace.clone(),
+        uid: taker.uid.clone(),
+        ..Candidate::default()
+    }
 }
 
 /// True while memory is only foretold to run out: more is left than the hard threshold asks for.
@@ -366,11 +384,6 @@ fn payer(
         }
         _ => Ok(new),
     }
-}
-
-fn is_hard(met: &Met) -> bool {
-    let is_of_memory = met.threshold.resource() == Resource::Memory;
-    is_of_memory && matches!(met.threshold, Trigger::Eviction(threshold) if threshold.is_hard())
 }
 
 fn is_of(candidate: &Candidate, uid: &str) -> bool {

@@ -20,7 +20,17 @@ const LONGEST: Nanos = Nanos(600 * Nanos::SECOND.0);
 /// An older mark may be of another shortage.
 const OF_BEFORE: Nanos = Nanos(60 * Nanos::SECOND.0);
 
-/// Whether memory would last if it were lost as fast again as when this squeeze or mark began. A mark is
+/// How fast memory is lost where a squeeze is against exhaustion or a hard threshold, or a mark against
+/// exhaustion. Such a squeeze is not waited for: it gives nothing back.
+pub(super) fn growth_against(question: &Question<'_>, action: &Action) -> Option<Bytes> {
+    match action.step == StepKind::Squeeze && action.reason.is_hard() {
+        true => question.growth(&action.reason),
+        false => question.outlook(&action.reason)?.growth,
+    }
+}
+
+/// Whether memory would last if it were lost as fast again as when this squeeze or mark began; where a
+/// kubelet's hard threshold demanded a squeeze, for as long as that may be in force. A mark is
 /// not needed, either, with more than a tenth of it left, when a forecast would not be due, or after ten
 /// minutes without one.
 fn would_last(
@@ -29,15 +39,23 @@ fn would_last(
     action: &Action,
     calm: Nanos,
 ) -> bool {
-    let Trigger::Pressure(threshold) = action.reason.threshold else { return true };
-    let PressureSignal::Exhaustion(within) = threshold.on else { return true };
-    let left = question.outlook(&action.reason).and_then(|outlook| outlook.left);
+    let is_mark = action.step == StepKind::Mark;
+    let (scope, within) = match action.reason.threshold {
+        Trigger::Pressure(on) => match on.on {
+            PressureSignal::Exhaustion(within) => (on.scope, within),
+            _ => return true,
+        },
+        // Others have paid for what it took, and would again.
+        Trigger::Eviction(_) if action.reason.is_hard() && !is_mark => {
+            (Purpose::of(&action.reason.threshold).scope, LONGEST)
+        }
+        Trigger::Eviction(_) => return true,
+    };
+    let left = question.outlook_where(&action.reason).and_then(|outlook| outlook.left);
     let growth = standing.growth_before(action.id);
     let known = left.zip(growth);
-    let is_mark = action.step == StepKind::Mark;
     let pods = scope::kubepods(question.snapshot);
-    let is_low =
-        || growth::low(question.outlooks, question.sample, pods).contains(&threshold.scope);
+    let is_low = || growth::low(question.outlooks, question.sample, pods).contains(&scope);
     let lasts =
         |(left, growth): (Bytes, Bytes)| left.0 > scale(growth.0, within.0, Nanos::SECOND.0);
     // Of a mark of an earlier agent it is not known how fast that was.

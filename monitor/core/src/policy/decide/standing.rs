@@ -14,7 +14,7 @@ use super::proposal::Counts;
 use super::restarts::Restarts;
 use super::steps::{Able, Kind};
 use super::target::present;
-use super::{Question, warning};
+use super::{Question, squeeze, warning};
 use crate::model::cgroup::CgroupId;
 use crate::model::decision::{
     self, Action, Hold, InForce, Met, OutcomeResult, Phase, StepKind, StepReason, Target, Trigger,
@@ -49,7 +49,7 @@ pub struct ReliefStanding {
     /// Since when a threshold was not measured, of those that marks are about.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) unmeasured: BTreeMap<String, Nanos>,
-    /// Squeezes and marks against exhaustion, by action: when each was ordered, and how many bytes of
+    /// Squeezes and marks that are not waited for, by action: when each was ordered, and how many bytes of
     /// memory were lost in a second then.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     slowed: BTreeMap<u64, (Nanos, Bytes)>,
@@ -210,7 +210,7 @@ impl ReliefStanding {
     /// Remembers an action that has just been decided.
     pub(super) fn remember(&mut self, question: &Question<'_>, action: &Action, counts: Counts) {
         let sample = question.sample;
-        let growth = question.outlook(&action.reason).and_then(|outlook| outlook.growth);
+        let growth = squeeze::growth_against(question, action);
         let held = held(&action.target, sample);
         // A pod that was started again counts again.
         if action.step.is_final() && counts != Counts::Already {

@@ -279,6 +279,7 @@ pub(super) fn steady(held: Kib) -> Party {
         growth: Growth::Steady,
         is_shared: false,
         n_helpers: 0,
+        n_alike: 1,
         is_guilty: false,
         is_critical: false,
         is_marked: false,

@@ -70,6 +70,8 @@ pub(super) struct Party {
     pub(super) is_shared: bool,
     /// Small processes beside the one that holds the memory.
     pub(super) n_helpers: u64,
+    /// Processes that hold the memory, alike.
+    pub(super) n_alike: i64,
     pub(super) is_guilty: bool,
     /// By its priority.
     pub(super) is_critical: bool,
@@ -275,7 +277,7 @@ impl Node {
                         (1_000 - 1_000 * party.request / self.memory).clamp(3, 999)
                     }
                 };
-                let held = if party.is_shared { 0 } else { party.held };
+                let held = if party.is_shared { 0 } else { party.held / party.n_alike };
                 held * 1_000 / self.memory + score
             };
             let running = self.parties.iter().enumerate();

@@ -2,7 +2,7 @@
 
 use super::family::steady;
 use super::node::{Growth, Kib, MIB, Node, Party, Policy};
-use crate::model::decision::Order;
+use crate::model::decision::{Order, StepKind};
 use crate::model::pod::QosClass;
 
 fn service(name: &str, held: Kib, growth: Growth) -> Party {
@@ -127,5 +127,45 @@ fn service_with_helpers_is_taken_by_the_kernel() {
         let base = (4_096 - held - innocent - 250) * MIB;
         let toll = Node::of(4_096 * MIB, base, parties).run(Policy::Engine(Order::Cause), 40);
         assert!(toll.wrong == 0 && toll.right > 0, "{held} {helpers}: {toll:?}");
+    }
+}
+
+/// The kernel would take a pod: none of the service's processes is as large. So the service takes no more;
+/// where the kubelet's threshold was met before that, one pod pays, and no second one.
+#[test]
+fn service_of_many_processes_is_squeezed() {
+    #[rustfmt::skip]
+    let table: [(_, _, _, &[&str]); 4] = [
+        // processes, MiB a second that they take, MiB that each pod holds, pods that end
+        (250,   30, 450,   &[]),
+        (60,    45, 1_200, &[]),
+        (250,   10, 450,   &["1"]),
+        (1_000, 4,  300,   &["1"]),
+    ];
+    for row @ (n, rate, innocent, want) in table {
+        let service = service("batch.service", 1_500 * MIB, Growth::Leak(rate * MIB));
+        let parties = vec![
+            Party { n_alike: n, ..service },
+            pod(1, 0, innocent * MIB, Growth::Steady),
+            pod(2, 300 * MIB, innocent * MIB, Growth::Steady),
+        ];
+        let base = (8_192 - 1_500 - 2 * innocent - 600) * MIB;
+        let (mut squeezed, mut ended) = (Vec::new(), Vec::new());
+        let node = Node::of(8_192 * MIB, base, parties);
+        let toll = node.run_and_tell(Policy::Engine(Order::Cause), 300, |action| {
+            let uid = action.target.uid.clone();
+            match action.step {
+                StepKind::Squeeze => squeezed.push(uid),
+                step if step.is_final() => ended.push(uid),
+                _ => {}
+            }
+        });
+        // What is started again takes the same memory, and pays again.
+        ended.dedup();
+        assert_eq!(
+            (&*squeezed, toll.out_of_memory),
+            (&["/system.slice/batch.service".into()][..], 0)
+        );
+        assert_eq!(ended, want, "{row:?}");
     }
 }

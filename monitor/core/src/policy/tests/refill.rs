@@ -96,12 +96,13 @@ fn who_holds_shared_memory_pays_for_no_emergency() {
     assert_eq!(ends, [(StepKind::KillContainers, "2".to_owned())], "{toll:?}");
 }
 
-/// A service or critical pod leaks, or a pod into a tmpfs: the kernel would not take it first.
+/// A service without which the node cannot do, or a critical pod, leaks, or a pod into a tmpfs: the kernel
+/// would not take it first.
 /// So the largest pod pays, and starts again.
 #[test]
 fn payer_that_fills_again_is_no_taker() {
     let service =
-        Party { path: "/system.slice/leaky.service".into(), is_guilty: true, ..steady(50 * MIB) };
+        Party { path: "/system.slice/docker.service".into(), is_guilty: true, ..steady(50 * MIB) };
     let critical = Party {
         path: "/kubepods/burstable/pod0".into(),
         class: Some(QosClass::Burstable),

@@ -56,7 +56,8 @@ impl Node {
             let max = party.limit.map_or(Limit::Max, limit);
             let mut own = group(&party.path, anon, shmem, max);
             let oom_kill = party.n_oom_kills;
-            own.n_procs = own.n_procs.map(|n| n + party.n_helpers);
+            own.n_procs =
+                own.n_procs.map(|n| n + party.n_alike.unsigned_abs() - 1 + party.n_helpers);
             own.memory.events = Some(MemoryEvents { oom_kill, ..MemoryEvents::default() });
             cgroups.push(own);
         }
