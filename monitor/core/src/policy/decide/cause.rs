@@ -123,8 +123,10 @@ impl Shortage<'_> {
             .or_else(|| self.step(standing, &self.causes(standing), hard.is_some()))
             // Nothing more can be done to those who took it: if memory runs out, it is their turn.
             .or_else(|| self.mark(standing, |_| true));
-        let hard = hard.filter(|_| !self.is_covered(standing));
-        let chosen = chosen.or_else(|| hard.and_then(|hard| self.squeeze_other(standing, hard)));
+        let is_covered = self.is_covered(standing);
+        let hard = hard.filter(|_| !is_covered);
+        let pressing = Some(first).filter(|met| !is_covered && Kind::of(met).is_pressing());
+        let chosen = chosen.or_else(|| self.squeeze_other(standing, hard.or(pressing)?));
         match hard {
             // A slow leak has no name yet, and takes its time; a new pod will soon have one.
             Some(hard)
