@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::mem::{Discriminant, discriminant};
 
 use anyhow::Result;
-use isobar::record::incident::{Incident, is_within};
+use isobar::record::incident::{Incident, Score, is_within};
 use isobar::record::replay::{Replay, Replayed, as_recorded};
 use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::condition::{Condition, Resource, ScopeName, Status};
-use isobar_core::model::decision::{Decision, Hold};
+use isobar_core::model::decision::{Action, Decision, Hold};
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::Moment;
 use isobar_core::model::settings::Settings;
@@ -96,7 +96,7 @@ pub(super) fn story(mut replay: Replay, incident: &Incident) -> Result<Story> {
         all.decided(step.decision);
     }
     let facts = replay.facts().cloned().unwrap_or_default();
-    Ok(all.story(facts))
+    Ok(all.story(facts, &incident.kills))
 }
 
 impl Collector {
@@ -189,9 +189,15 @@ impl Collector {
         }
     }
 
-    fn story(self, facts: NodeFacts) -> Story {
+    fn story(self, facts: NodeFacts, kills: &[Score]) -> Story {
         let Self { axis, n_ticks, conditions, left, units, decisions, .. } = self;
         let units: Vec<_> = units.into_values().collect();
+        // What is started again takes what it had: that did not cause the shortage.
+        let is_end = |action: &Action| action.is_enforced && action.step.is_final();
+        let acted = decisions.iter().filter(|one| one.relief.actions.iter().any(is_end));
+        let ends = acted.map(|one| one.at).chain(kills.iter().map(|kill| kill.at));
+        let until = ends.map(|at| axis.slot(at)).min().unwrap_or(axis.n - 1);
+        let growth = |points: &[Option<u64>]| growth(points.get(..=until).unwrap_or(points));
         let (memory, cpu) = (
             most(&units, |unit| (&unit.memory, growth(&unit.memory))),
             most(&units, |unit| (&unit.cpu, unit.cpu.iter().flatten().copied().max())),
@@ -282,6 +288,33 @@ mod tests {
             }
             let told: Vec<_> = all.decisions.iter().map(|one| one.at).collect();
             assert_eq!(told, want, "{ticks:?}");
+        }
+    }
+
+    #[test]
+    fn grown_is_what_grew_before_the_first_end() {
+        let at = |second| Moment { boot: Nanos(second * Nanos::SECOND.0), ..Moment::default() };
+        let incident = Incident { to: at(5), ..Incident::default() };
+        let readings = |name: &str, memory: [u64; 6]| Readings {
+            name: name.into(),
+            memory: memory.map(Some).to_vec(),
+            cpu: Vec::new(),
+        };
+        #[rustfmt::skip]
+        let table = [
+            // when the kernel killed, who grew most by then
+            (None,    "victim"), // it was started again, and took what it had
+            (Some(2), "leak"),
+        ];
+        for (killed, want) in table {
+            let mut all = Collector::new(Axis::of(&incident), incident.begin);
+            let units =
+                [readings("leak", [1, 2, 3, 4, 4, 4]), readings("victim", [9, 9, 9, 0, 5, 9])];
+            all.units = (1..).map(CgroupId).zip(units).collect();
+            let kill = |second| Score { at: at(second), ..Score::default() };
+            let kills = killed.map(kill);
+            let story = all.story(NodeFacts::default(), kills.as_slice());
+            assert_eq!(story.grown[0].0, want, "{killed:?}");
         }
     }
 }
