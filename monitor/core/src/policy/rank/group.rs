@@ -26,8 +26,8 @@ pub(super) struct Group {
 ///
 /// Only in the orders `cause` and `qos` and for memory: the kubelet has no groups, and the floor is in
 /// bytes of memory. The members have the same owner, QoS class, priority and preference, and all or
-/// none exceed their requests and, in the order `cause`, took memory: so no pod is evicted earlier than
-/// these keys alone would have it.
+/// none exceed their requests: so no pod is evicted earlier than these keys alone would have it. In the
+/// order `cause` they took it together. Of those that pay for others one may suffice, so each is alone.
 pub(super) fn take_out(open: &mut Vec<&Contender>, scale: Scale, below: Bytes) -> Vec<Group> {
     if scale.order() == Order::Kubelet || scale.resource() != Resource::Memory {
         return Vec::new();
@@ -43,7 +43,8 @@ pub(super) fn take_out(open: &mut Vec<&Contender>, scale: Scale, below: Bytes) -
     small.sort_unstable_by(|a, b| a.cmp(b).then_with(|| a.pod.uid.cmp(&b.pod.uid)));
     let families = small.chunk_by(|a, b| a.cmp(b) == Ordering::Equal);
     let parts = families.flat_map(|kin| by_taken(kin, scale));
-    let groups: Vec<Group> = parts.filter(|kin| kin.len() > 1).map(|kin| group(&kin)).collect();
+    let groups = parts.filter(|kin| kin.len() > 1).map(|kin| group(&kin));
+    let groups: Vec<Group> = groups.filter(|group| scale.may_be_one(&group.sum)).collect();
     if !groups.is_empty() {
         let mut gone: Vec<&str> =
             groups.iter().flat_map(|group| &group.members).map(String::as_str).collect();

@@ -133,6 +133,11 @@ impl Scale {
         })
     }
 
+    /// Whether pods with these sums may be one candidate.
+    pub(super) fn may_be_one(self, sum: &Contender) -> bool {
+        self.cause.is_none_or(|by| !matches!(by, By::Holds(_)) && self.is_taker(sum))
+    }
+
     fn is_within_request(self, contender: &Contender) -> bool {
         self.exceeds(contender) == Some(Answer::No)
     }

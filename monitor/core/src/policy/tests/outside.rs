@@ -169,3 +169,27 @@ fn service_of_many_processes_is_squeezed() {
         assert_eq!(ended, want, "{row:?}");
     }
 }
+
+/// Each of the replicas is too small to end the shortage, and not all of them need to.
+#[test]
+fn one_pod_pays_and_no_group_that_took_nothing() {
+    for (n, innocent) in [(30, 900), (20, 700)] {
+        let service = service("batch.service", 1_500 * MIB, Growth::Leak(10 * MIB));
+        let replica = |at| Party { owner: Some("web"), ..pod(at, 0, 60 * MIB, Growth::Steady) };
+        let mut parties = vec![
+            Party { n_alike: 250, ..service },
+            pod(1, 0, innocent * MIB, Growth::Steady),
+            pod(2, 300 * MIB, innocent * MIB, Growth::Steady),
+        ];
+        parties.extend((3..3 + n).map(replica));
+        let held: Kib = parties.iter().map(|party| party.held).sum();
+        let node = Node::of(8_192 * MIB, 7_592 * MIB - held, parties);
+        let mut ended = Vec::new();
+        node.run_and_tell(Policy::Engine(Order::Cause), 300, |action| {
+            let uids = action.target.uids().cloned();
+            ended.extend(uids.filter(|_| action.step.is_final()));
+        });
+        ended.dedup();
+        assert_eq!(ended, ["1"], "{n} {innocent}");
+    }
+}
