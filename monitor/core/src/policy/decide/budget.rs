@@ -2,7 +2,8 @@
 
 use super::pending::Pending;
 use super::standing::ReliefStanding;
-use crate::model::decision::InForce;
+use super::steps::Kind;
+use crate::model::decision::{InForce, Met};
 use crate::model::sample::Sample;
 use crate::model::settings::Relief;
 use crate::model::threshold::Resource;
@@ -19,12 +20,10 @@ impl ReliefStanding {
         self.victims.last().map(|(at, _)| *at)
     }
 
-    /// Who was ended for want of this, if that is known, counts from now on.
+    /// Who was ended, for want of this if that is known, counts from now on.
     pub(super) fn add_victim(&mut self, at: Nanos, uid: &str, resource: Option<Resource>) {
         self.victims.push((at, uid.into()));
-        if resource != Some(Resource::Memory) {
-            self.for_others.insert((at, uid.into()));
-        }
+        self.ended_for.extend(resource.map(|resource| (at, uid.into(), resource)));
     }
 
     /// The last end of this one was refused: it does not count.
@@ -51,9 +50,19 @@ impl ReliefStanding {
         is_none
     }
 
-    /// When there is room again; `None` if there is. Where memory `presses`, its own victims alone count.
-    pub(super) fn room_again(&self, relief: &Relief, presses: bool) -> Option<Nanos> {
-        let counts = |one: &&(Nanos, String)| !(presses && self.for_others.contains(*one));
+    /// When the budget has room for a victim against this again; `None` if it has.
+    pub(super) fn budget_again(&self, relief: &Relief, against: &Met) -> Option<Nanos> {
+        let presses = Kind::takes_no_refusal(against).then(|| against.threshold.resource());
+        self.room_again(relief, presses)
+    }
+
+    /// When there is room again; `None` if there is. Where one resource `presses`, its own victims alone
+    /// count.
+    fn room_again(&self, relief: &Relief, presses: Option<Resource>) -> Option<Nanos> {
+        let is_of = |(at, uid): &(Nanos, String), resource| {
+            self.ended_for.contains(&(*at, uid.clone(), resource))
+        };
+        let counts = |one: &&(Nanos, String)| presses.is_none_or(|resource| is_of(one, resource));
         let mut victims = self.victims.iter().filter(counts);
         let n = victims.clone().count();
         let (oldest, _) = victims.next()?;
@@ -67,11 +76,12 @@ impl ReliefStanding {
         is_within: impl Fn(Nanos) -> bool,
         is_over: impl Fn(&str) -> bool,
     ) {
-        let Self { victims, takers, for_others, .. } = self;
+        let Self { victims, takers, ended_for, .. } = self;
         let has_helped = |uid: &String| takers.get(uid).is_some_and(|name| is_over(name));
         victims.retain(|(at, uid)| is_within(*at) && !has_helped(uid));
         takers.retain(|uid, _| victims.iter().any(|(_, victim)| victim == uid));
-        for_others.retain(|one| victims.contains(one));
+        let is_kept = |at: Nanos, uid: &str| victims.iter().any(|one| one.0 == at && one.1 == uid);
+        ended_for.retain(|(at, uid, _)| is_kept(*at, uid));
     }
 }
 
@@ -80,30 +90,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn victims_of_something_else_leave_room_where_memory_presses() {
+    fn victims_of_something_else_leave_room_where_memory_or_pids_press() {
         let relief = Relief { budget: 2, budget_window: Nanos(600), ..Relief::default() };
         const MEMORY: Option<Resource> = Some(Resource::Memory);
         const PIDS: Option<Resource> = Some(Resource::Pids);
         const STORAGE: Option<Resource> = Some(Resource::Storage);
-        type Row = (&'static [Option<Resource>], Option<u64>, Option<u64>);
+        type Row = (&'static [Option<Resource>], [Option<u64>; 3]);
         #[rustfmt::skip]
-        let table: [Row; 6] = [
-            // what victims were ended for, one at each instant; when there is room again, and where memory presses
-            (&[],                        None,      None),
-            (&[STORAGE],                 None,      None),
-            (&[STORAGE, PIDS],           Some(600), None),
-            (&[None, None],              Some(600), None),
-            (&[STORAGE, MEMORY, MEMORY], Some(600), Some(601)),
-            (&[MEMORY, STORAGE, MEMORY], Some(600), Some(600)),
+        let table: [Row; 7] = [
+            // what victims were ended for, one at each instant; when there is room again, and where memory
+            // presses, or pids
+            (&[],                        [None,      None,      None]),
+            (&[STORAGE],                 [None,      None,      None]),
+            (&[STORAGE, PIDS],           [Some(600), None,      None]),
+            (&[PIDS, MEMORY, PIDS],      [Some(600), None,      Some(600)]),
+            (&[None, None],              [Some(600), None,      None]),
+            (&[STORAGE, MEMORY, MEMORY], [Some(600), Some(601), None]),
+            (&[MEMORY, STORAGE, MEMORY], [Some(600), Some(600), None]),
         ];
-        for (ended, want, pressing) in table {
+        for (ended, want) in table {
             let mut standing = ReliefStanding::default();
             for (at, resource) in ended.iter().enumerate() {
                 // It is started again each time.
                 standing.add_victim(Nanos(at as u64), "a", *resource);
             }
-            let got = [false, true].map(|presses| standing.room_again(&relief, presses));
-            assert_eq!(got, [want, pressing].map(|at| at.map(Nanos)), "{ended:?}");
+            let got = [None, MEMORY, PIDS].map(|presses| standing.room_again(&relief, presses));
+            assert_eq!(got, want.map(|at| at.map(Nanos)), "{ended:?}");
             standing.forget_victims(|at| at > Nanos(0), |_| false);
             assert_eq!(standing.victims.len(), ended.len().saturating_sub(1));
         }

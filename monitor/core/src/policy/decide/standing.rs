@@ -21,7 +21,6 @@ use crate::model::decision::{
 };
 use crate::model::is_default;
 use crate::model::sample::Sample;
-use crate::model::settings::Relief;
 use crate::model::threshold::Resource;
 use crate::model::units::{Bytes, Nanos};
 
@@ -61,9 +60,9 @@ pub struct ReliefStanding {
     /// Of these, who took what was short, by uid, and the threshold: they count until that is over.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) takers: BTreeMap<String, String>,
-    /// Of these, who was not ended for want of memory: they leave room where memory presses.
+    /// Of these, for want of what each was ended: where that presses, they alone count.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    pub(super) for_others: BTreeSet<(Nanos, String)>,
+    pub(super) ended_for: BTreeSet<(Nanos, String, Resource)>,
     #[serde(skip_serializing_if = "is_default")]
     pub(super) cooling: Cooling,
     /// Reasons for holding back of which the operator was told.
@@ -312,11 +311,6 @@ impl ReliefStanding {
     pub(super) fn is_spent(&self, target: &Target, sample: &Sample) -> bool {
         let Some(before) = self.emptied.get(&target.uid) else { return false };
         held(target, sample).is_some_and(|now| is_mostly_freed(before.0, now.0))
-    }
-
-    /// When the budget has room for a victim against this again; `None` if it has.
-    pub(super) fn budget_again(&self, relief: &Relief, against: &Met) -> Option<Nanos> {
-        self.room_again(relief, Kind::of(against).is_pressing())
     }
 
     /// Drops what is too old to matter: what was tried against a shortage that has been over for

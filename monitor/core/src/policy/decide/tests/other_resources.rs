@@ -1,6 +1,7 @@
 //! Victims for want of something else than memory: when they are back, and what they wait for.
 
 use super::*;
+use crate::model::threshold::Resource;
 
 fn set(node: &mut Node, uid: &str, mib: u64, threads: u64) {
     let mut groups = node.sample.cgroups.values_mut();
@@ -120,5 +121,27 @@ fn cgroup_made_anew_is_squeezed_again() {
             short(&verdict).map(|(uid, step)| (uid.to_owned(), step))
         });
         assert_eq!(next.as_ref().map(|(uid, step)| (&**uid, *step)), want);
+    }
+}
+
+#[test]
+fn hard_pids_leave_victims_of_a_disk_out_of_the_budget() {
+    let hard = || threshold(Signal::PidAvailable, Nanos(0));
+    #[rustfmt::skip]
+    let table = [
+        // what is short, what the victims before were ended for, first step
+        (hard(),                                    Some(Resource::Storage), Some(("a", Evict))),
+        (hard(),                                    Some(Resource::Memory),  Some(("a", Evict))),
+        (hard(),                                    None,                    Some(("a", Evict))),
+        (hard(),                                    Some(Resource::Pids),    None),
+        (threshold(Signal::PidAvailable, seconds(30)), Some(Resource::Storage), None),
+    ];
+    for (short_of, before, want) in table {
+        let mut node = Node::new();
+        for at in 0..u64::from(node.relief.budget) {
+            node.standing.add_victim(Nanos(at), &format!("ended-{at}"), before);
+        }
+        let verdict = node.at(60, &[met(short_of)]);
+        assert_eq!(short(&verdict), want, "{short_of:?} {before:?}: {:?}", verdict.held);
     }
 }

@@ -62,7 +62,7 @@ proptest! {
         let (mut second, mut is_met) = (1, None);
         let mut last: Option<Action> = None;
         let (mut was_refused, mut was_forbidden) = (false, false);
-        let mut ended: Vec<(Nanos, String, bool)> = Vec::new();
+        let mut ended: Vec<(Nanos, String, Resource)> = Vec::new();
         for turn in turns {
             match turn {
                 Turn::Calm => is_met = None,
@@ -109,12 +109,12 @@ proptest! {
             }
             let is_known = ended.iter().any(|(_, name, _)| *name == action.target.name);
             if action.step.is_final() && !is_known {
-                let is_memory = action.reason.threshold.resource() == Resource::Memory;
-                ended.push((now, action.target.name.clone(), is_memory));
-                // Where memory presses, victims of something else leave room.
-                let presses = Kind::of(&action.reason).is_pressing();
-                let counts = |(at, _, is_memory): &&(Nanos, String, bool)| {
-                    now.since(*at) < node.relief.budget_window && (*is_memory || !presses)
+                let short_of = action.reason.threshold.resource();
+                ended.push((now, action.target.name.clone(), short_of));
+                // Where memory or pids press, victims of something else leave room.
+                let presses = Kind::takes_no_refusal(&action.reason);
+                let counts = |(at, _, of): &&(Nanos, String, Resource)| {
+                    now.since(*at) < node.relief.budget_window && (*of == short_of || !presses)
                 };
                 let lately = ended.iter().filter(counts).count();
                 prop_assert!(lately <= usize::try_from(budget).unwrap(), "{ended:?}");
