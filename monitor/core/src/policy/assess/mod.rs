@@ -25,16 +25,16 @@ use self::growth::GrowthStanding;
 pub(crate) use self::growth::THRASH;
 use self::local_storage::OverrunStanding;
 pub(crate) use self::others::CALM;
-use self::others::{others, waits_for_memory};
+use self::others::{others, sort, waits_for_memory};
 use self::pressure::{PressureStanding, is_emergency};
 use self::telling::relief_begins;
 pub(crate) use self::telling::relief_of;
 use self::thresholds::ThresholdStanding;
-use crate::model::decision::{Assessment, Met, Order, Trigger, Unobserved};
+use crate::model::decision::{Assessment, Met, Trigger, Unobserved};
 use crate::model::sample::Sample;
 use crate::model::settings::Settings;
 use crate::model::snapshot::Snapshot;
-use crate::model::threshold::{Resource, Signal};
+use crate::model::threshold::Signal;
 use crate::model::units::Nanos;
 use crate::model::unsampled::unsampled;
 use crate::policy::scope;
@@ -94,13 +94,7 @@ pub fn assess(
     let ours =
         pressure::judge(&eviction.pressure, snapshot, &outlooks, &low, &mut standing.pressure);
     let mut met: Vec<_> = verdict.met.into_iter().chain(ours).collect();
-    let is_kubelets = settings.ranking.order == Order::Kubelet;
-    met.sort_by_key(|met| match met.threshold.resource() {
-        Resource::Memory => 0,
-        // Without pids no program can be started, not even one that would free a disk.
-        Resource::Pids if !is_kubelets && met.is_hard() => 1,
-        _ => 2,
-    });
+    sort(&mut met, settings.ranking.order);
     let is_read = |signal| observations.iter().any(|observation| observation.signal == signal);
     let unread = all.iter().filter(|threshold| !is_read(threshold.signal));
     let unmeasured = unread

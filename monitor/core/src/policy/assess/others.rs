@@ -1,8 +1,9 @@
-//! Which thresholds may be looked at where nothing can be done about the first.
+//! In which order thresholds are relieved, and which may be looked at where nothing can be done about the
+//! first.
 
-use crate::model::decision::Met;
+use crate::model::decision::{Met, Order, Trigger};
 use crate::model::sample::Sample;
-use crate::model::threshold::Resource;
+use crate::model::threshold::{PressureSignal, Resource};
 use crate::model::units::Percent;
 use crate::policy::rank::Purpose;
 
@@ -16,6 +17,27 @@ pub(super) fn waits_for_memory(met: &[Met], sample: &Sample) -> impl Fn(&Met) ->
     let psi = sample.node.pressure.memory.and_then(|memory| memory.some);
     let is_short = met.iter().any(is_of_memory) && psi.is_none_or(|some| some.avg10 >= CALM);
     move |met| is_short && !is_of_memory(met) && Purpose::of(&met.threshold).is_about_waiting
+}
+
+/// Sorts what is met as it is relieved: memory, then the rest as configured. Without pids no program can
+/// be started, not even one that would free a disk: but in the kubelet's order only memory that presses
+/// comes before them.
+pub(super) fn sort(met: &mut [Met], order: Order) {
+    let memory_presses = met.iter().any(|met| met.is_due && presses_for_memory(met));
+    met.sort_by_key(|met| match met.threshold.resource() {
+        Resource::Memory => 1,
+        Resource::Pids if order != Order::Kubelet && met.is_hard() => 2 * u8::from(memory_presses),
+        _ => 3,
+    });
+}
+
+/// Whether memory will be gone soon, or is below a hard threshold.
+fn presses_for_memory(met: &Met) -> bool {
+    let is_forecast = || match met.threshold {
+        Trigger::Pressure(threshold) => matches!(threshold.on, PressureSignal::Exhaustion(_)),
+        Trigger::Eviction(_) => false,
+    };
+    is_of_memory(met) && (met.is_hard() || is_forecast())
 }
 
 fn is_of_memory(met: &Met) -> bool {
@@ -44,11 +66,42 @@ pub(super) fn others<'a>(first: &Met, due: impl Iterator<Item = &'a Met>) -> Vec
 mod tests {
     use super::*;
     use crate::model::condition::ScopeName;
-    use crate::model::decision::{Trigger, made};
+    use crate::model::decision::made;
     use crate::model::psi::{Line, Pressure};
     use crate::model::quantity::Quantity;
-    use crate::model::threshold::{Amount, PressureSignal, PressureThreshold, Signal, Threshold};
+    use crate::model::threshold::{Amount, PressureThreshold, Signal, Threshold};
     use crate::model::units::{Nanos, Percent};
+
+    #[test]
+    fn pids_come_before_memory_that_does_not_press() {
+        let of_kubelet = |signal, seconds| {
+            let (value, grace) = (Amount::Quantity(Quantity::bytes(1 << 20)), Nanos(seconds));
+            made::met(Trigger::Eviction(Threshold { signal, value, grace, min_reclaim: None }))
+        };
+        let [hard, soft] = [0, 1].map(|grace| of_kubelet(Signal::MemoryAvailable, grace));
+        let [pids, soft_pids] = [0, 1].map(|grace| of_kubelet(Signal::PidAvailable, grace));
+        let lasts = made::pressed(PressureSignal::Exhaustion(Nanos(10)));
+        let not_due = Met { is_due: false, ..lasts };
+        let (stalls, disk) = (
+            made::pressed(PressureSignal::Memory(Percent(60_00))),
+            of_kubelet(Signal::NodefsAvailable, 0),
+        );
+        #[rustfmt::skip]
+        let table: [(&[Met], Order, &[Met]); 7] = [
+            (&[disk, soft, pids],            Order::Cause,   &[pids, soft, disk]),
+            (&[disk, stalls, pids],          Order::Qos,     &[pids, stalls, disk]),
+            (&[disk, pids, hard],            Order::Cause,   &[hard, pids, disk]),
+            (&[pids, soft, lasts],           Order::Cause,   &[soft, lasts, pids]),
+            (&[soft, not_due, pids],         Order::Cause,   &[pids, soft, not_due]),
+            (&[disk, soft_pids, soft],       Order::Cause,   &[soft, disk, soft_pids]),
+            (&[disk, pids, soft],            Order::Kubelet, &[soft, disk, pids]),
+        ];
+        for (met, order, want) in table {
+            let mut got = met.to_vec();
+            sort(&mut got, order);
+            assert_eq!(got, want, "{order:?}");
+        }
+    }
 
     #[test]
     fn others_are_about_something_else_than_the_first() {

@@ -42,7 +42,7 @@ impl Cooling {
     /// Until when nothing new is begun against this.
     pub(super) fn until(&self, relief: &Relief, first: &Met) -> Option<Nanos> {
         let rest = match Kind::of(first) {
-            Kind::MemoryEmergency => EMERGENCY_REST.min(relief.cool_down),
+            kind if kind.is_emergency() => EMERGENCY_REST.min(relief.cool_down),
             Kind::Storage => CLEANED_UP,
             _ if first.threshold.is_average() => relief.cool_down,
             _ => READ_ANEW.min(relief.cool_down),

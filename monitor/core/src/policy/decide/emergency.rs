@@ -6,8 +6,7 @@ use super::protected::is_protected;
 use super::standing::ReliefStanding;
 use super::steps::{Able, Kind};
 use super::{Question, WORTH, begin, due, of_those};
-use crate::model::decision::{Action, Candidate, Loss, Met, Relief, StepKind, Trigger};
-use crate::model::threshold::{Resource, Signal};
+use crate::model::decision::{Action, Candidate, Loss, Met, Relief, StepKind};
 use crate::model::workload::Pod;
 
 /// A kill of the candidate that the kubelet evicts, where there is no time to wait for its end.
@@ -32,9 +31,8 @@ pub(super) fn hurried(
 }
 
 /// The threshold for which a gentler step that is pending must give way to a kill, or one against want of
-/// something else to any step against want of memory; one against want of a disk or a CPU also to a step
-/// at a hard threshold of pids. `None` where there is time, or where a victim is
-/// being killed already.
+/// something else to any step against want of memory or, but for one where memory presses, at a hard
+/// threshold of pids. `None` where there is time, or where a victim is being killed already.
 pub(super) fn emergency(
     question: &Question<'_>,
     standing: &ReliefStanding,
@@ -45,22 +43,18 @@ pub(super) fn emergency(
     let is_kill = matches!(action.step, StepKind::KillContainers | StepKind::ReleaseMemory);
     let is_urgent = match is_other(&first, action) {
         true => {
-            let is_memory = action.reason.threshold.resource() == Resource::Memory;
-            let presses = Kind::of(&first).is_pressing() || are_pids_short(&first) && !is_memory;
+            let is_of_memory = Kind::of(&action.reason).is_pressing();
+            let presses =
+                Kind::of(&first).is_pressing() || Kind::takes_no_refusal(&first) && !is_of_memory;
             presses && due(question, standing).is_ok()
         }
-        false => Kind::of(&first) == Kind::MemoryEmergency && !is_kill,
+        false => Kind::of(&first).is_emergency() && !is_kill,
     };
     if !is_urgent || pending.is_back(question.sample) {
         return None;
     }
     // What the kernel has just killed for gives back memory already.
     standing.kernel_kills.settle_until(question, &first).is_none().then_some(first)
-}
-
-/// Without pids no program can be started, not even one that would free a disk.
-fn are_pids_short(first: &Met) -> bool {
-    matches!(first.threshold, Trigger::Eviction(on) if on.signal == Signal::PidAvailable && on.is_hard())
 }
 
 /// Does not wait for the deadline of the step that is pending. A victim that is chosen already for want

@@ -63,7 +63,7 @@ impl Endings {
     /// The pod that is waited for, and until when; `None` if what comes back does not suffice, or
     /// there is no time to wait.
     pub(super) fn awaited(&self, question: &Question<'_>, first: &Met) -> Option<(String, Nanos)> {
-        if Kind::of(first) == Kind::MemoryEmergency {
+        if Kind::of(first).is_emergency() {
             return None;
         }
         // Some pod or other may end all the time: only those of the kubelet are waited for again and again.

@@ -37,6 +37,8 @@ pub(super) enum Kind {
     /// The disk's time.
     DiskTime,
     Pids,
+    /// Pids, and all but none is left of what a hard threshold asks for.
+    PidsEmergency,
 }
 
 impl Kind {
@@ -45,6 +47,10 @@ impl Kind {
             Trigger::Eviction(threshold) => match threshold.signal {
                 Signal::MemoryAvailable | Signal::AllocatableMemoryAvailable => {
                     if threshold.is_hard() { Self::MemoryNow } else { Self::Memory }
+                }
+                // To evict or to stop a pod takes threads that cannot be started.
+                Signal::PidAvailable if threshold.is_hard() && is_all_but_gone(met) => {
+                    Self::PidsEmergency
                 }
                 Signal::PidAvailable => Self::Pids,
                 _ => Self::Storage,
@@ -73,6 +79,11 @@ impl Kind {
         Self::of(met).is_pressing() || on.signal == Signal::PidAvailable && on.is_hard()
     }
 
+    /// There is no time for a step that is gentler than a kill.
+    pub(super) fn is_emergency(self) -> bool {
+        matches!(self, Self::MemoryEmergency | Self::PidsEmergency)
+    }
+
     /// The ladder.
     ///
     /// Nothing is evicted for want of CPU: a weight gives it back at once and ends nothing.
@@ -87,6 +98,7 @@ impl Kind {
             Self::Storage => &[Evict, StopContainers],
             Self::DiskTime => &[Squeeze, Evict, StopContainers],
             Self::Pids => &[Evict, StopContainers, KillContainers],
+            Self::PidsEmergency => &[KillContainers],
         }
     }
 }
@@ -205,6 +217,9 @@ impl<'a> Able<'a> {
             Kind::MemoryEmergency if !is_offered(KillContainers, self.relief, self.sample) => {
                 Kind::MemoryNow.steps()
             }
+            Kind::PidsEmergency if !is_offered(KillContainers, self.relief, self.sample) => {
+                Kind::Pids.steps()
+            }
             kind => kind.steps(),
         };
         let from = match after {
@@ -216,12 +231,18 @@ impl<'a> Able<'a> {
         let fits = |step: &StepKind| self.can(*step) && (*step != ReleaseMemory || is_dead);
         let step = *steps[from..].iter().find(|step| fits(step) && is_new(step))?;
         let why = match kind {
-            Kind::MemoryEmergency => StepReason::Emergency,
+            kind if kind.is_emergency() => StepReason::Emergency,
             _ if steps.len() == 1 => StepReason::OnlyOne,
             _ => StepReason::Gentlest,
         };
         Some((step, why))
     }
+}
+
+/// Whether less is left than a real part of what must be.
+fn is_all_but_gone(met: &Met) -> bool {
+    met.missing
+        .is_some_and(|missing| met.measured < missing.saturating_add(met.measured) / REAL_PART)
 }
 
 /// Whether the configuration allows a step and the node can take it: else it would cost its deadline

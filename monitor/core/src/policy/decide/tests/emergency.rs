@@ -73,3 +73,50 @@ fn decide_ends_a_fork_bomb_that_is_started_again() {
     let again = (3..10).find_map(|second| short(&node.at(second, &pids)).map(|_| second));
     assert!(again.is_some(), "{:?}", node.at(10, &pids).held);
 }
+
+/// Of the 800 threads that a threshold asks for.
+#[test]
+fn decide_kills_at_once_where_pids_are_all_but_gone() {
+    let of = |grace, left| Met {
+        measured: left,
+        missing: Some(800 - left),
+        ..met(threshold(Signal::PidAvailable, grace))
+    };
+    #[rustfmt::skip]
+    let table = [
+        // seconds of grace, threads left, is a kill possible, first step
+        (0,  100, true,  Evict),
+        (0,  99,  true,  KillContainers),
+        (0,  0,   true,  KillContainers),
+        (0,  0,   false, Evict), // better than nothing
+        (30, 0,   true,  Evict), // a hard threshold is not met
+    ];
+    for (grace, left, can_kill, want) in table {
+        let mut node = Node::new();
+        if !can_kill {
+            node.relief.steps.remove(&KillContainers);
+        }
+        let verdict = node.at(1, &[of(seconds(grace), left)]);
+        assert_eq!(short(&verdict), Some(("a", want)), "{grace} {left} {can_kill}");
+    }
+    let mut node = Node::new();
+    assert_eq!(short(&node.at(1, &[of(Nanos(0), 400)])), Some(("a", Evict)));
+    assert!(matches!(node.at(2, &[of(Nanos(0), 300)]).held, Some(Hold::Settling { .. })));
+    assert_eq!(short(&node.at(3, &[of(Nanos(0), 60)])), Some(("a", KillContainers)));
+    assert_eq!(node.standing.victims.len(), 1, "it is the same victim");
+    assert!(matches!(node.at(4, &[of(Nanos(0), 10)]).held, Some(Hold::Settling { .. })));
+}
+
+#[test]
+fn pids_wait_for_no_step_against_soft_memory() {
+    let pids = met(threshold(Signal::PidAvailable, Nanos(0)));
+    for (grace, want) in [(30, Some(("b", Evict))), (0, None)] {
+        let memory = met(threshold(Signal::MemoryAvailable, seconds(grace)));
+        let mut node = Node::new();
+        node.relief.steps = [Evict, KillContainers].into();
+        assert_eq!(short(&node.at(1, &[memory])), Some(("a", Evict)));
+        node.ranking.candidates.remove(0);
+        let verdict = node.at(3, &[pids, memory]);
+        assert_eq!(short(&verdict), want, "{grace}: {:?}", verdict.held);
+    }
+}
