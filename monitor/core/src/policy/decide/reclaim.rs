@@ -3,13 +3,12 @@
 use std::collections::BTreeSet;
 
 use super::standing::ReliefStanding;
-use super::steps::{Able, is_offered};
+use super::steps::{Able, is_offered, reclaimable};
 use super::target::{target_of, uid};
 use super::{Proposal, Question, wanted};
 use crate::model::cgroup::{Cgroup, CgroupId};
 use crate::model::decision::{Candidate, Met, StepKind};
 use crate::model::pod::Place;
-use crate::model::units::Bytes;
 use crate::policy::assess::{CALM, THRASH};
 use crate::policy::rank::{Field, REAL_PART};
 
@@ -30,7 +29,7 @@ pub(super) fn reclaim_first(
     if !is_offered(StepKind::Reclaim, question.relief, sample) || is_in_use {
         return None;
     }
-    let active = |group: &Cgroup| group.memory.stat.map_or(Bytes(0), |stat| stat.active_file);
+    let of_pod = |group: &Cgroup| reclaimable(group, &first.threshold);
     let candidates = field.first(usize::MAX, |_| true);
     let candidates: BTreeSet<&str> =
         candidates.iter().flat_map(Candidate::uids).map(String::as_str).collect();
@@ -38,7 +37,7 @@ pub(super) fn reclaim_first(
     let parties = open.filter_map(|(id, scope)| {
         let (uid, group) = (uid(scope)?, scope.files.as_deref()?);
         let active = match scope.place {
-            Place::Pod { .. } => candidates.contains(uid).then(|| active(group)),
+            Place::Pod { .. } => candidates.contains(uid).then(|| of_pod(group)),
             _ => field.cache_outside(*id),
         };
         Some((active?.0, *id, uid, group))

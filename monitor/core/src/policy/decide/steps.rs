@@ -266,7 +266,7 @@ pub(super) fn is_offered(step: StepKind, relief: &Relief, sample: &Sample) -> bo
 /// MemoryQoS on pods and the same on their containers, and `memory.reclaim` spares containers up to it.
 ///
 /// Source: `mem_cgroup_calculate_protection`, mm/memcontrol.c.
-fn reclaimable(group: &Cgroup, against: &Trigger) -> Bytes {
+pub(super) fn reclaimable(group: &Cgroup, against: &Trigger) -> Bytes {
     let stat = group.memory.stat.unwrap_or_default();
     let counts_slab = Purpose::of(against).is_pods_limit;
     let slab = if counts_slab { stat.slab_reclaimable.0 } else { 0 };

@@ -23,6 +23,9 @@ type Parties = [(&'static str, u64, u64)];
 /// PSI memory `some`, and pages that are read back in a second.
 type Stalls = (Percent, u64);
 
+/// Its cache is the kernel's: of directories and inodes.
+const DENTRIES: &str = "/kubepods/besteffort/poddentries";
+
 const CALM: Stalls = (Percent(0), 0);
 const STALLED: Stalls = (Percent(5_00), 2_000);
 
@@ -45,7 +48,10 @@ fn step_beside(
         vec![Threshold { signal, value, grace: Nanos(0), min_reclaim: None }];
     let group = |path: &str, anon: u64, cache: u64, max| {
         let (anon, cache) = (Bytes(anon * MIB), Bytes(cache * MIB));
-        let stat = MemoryStat { anon, file: cache, active_file: cache, ..MemoryStat::default() };
+        let stat = match path {
+            DENTRIES => MemoryStat { anon, slab_reclaimable: cache, ..MemoryStat::default() },
+            _ => MemoryStat { anon, file: cache, active_file: cache, ..MemoryStat::default() },
+        };
         let current = Some(Bytes(anon.0 + cache.0));
         let memory =
             MemoryFiles { current, max: Some(max), stat: Some(stat), ..MemoryFiles::default() };
@@ -112,8 +118,10 @@ fn cache_is_taken_back_first() {
     const GUARANTEED: &str = "/kubepods/podguaranteed";
     type Row = (&'static Parties, Stalls, Option<(&'static str, StepKind)>);
     #[rustfmt::skip]
-    let table: [Row; 6] = [
+    let table: [Row; 8] = [
         // pods, stalls, first step
+        (&[(DENTRIES, 50, 600), (OTHER, 300, 0)],   CALM,   Some(("dentries", Reclaim))),
+        (&[(DENTRIES, 50, 600), (OTHER, 300, 0)],   STALLED, Some(("dentries", StopContainers))),
         (&[(MAPPED, 50, 600), (OTHER, 300, 0)],     CALM,   Some(("mapped", Reclaim))),
         (&[(MAPPED, 50, 200), (OTHER, 100, 600)],   CALM,   Some(("other", Reclaim))),
         // Tasks stall, so the cache is in use; the kubelet's order goes by the working set.
@@ -160,6 +168,8 @@ fn cache_of_a_service_is_taken_back_before_a_pod_pays_for_it() {
         let got = got.as_ref().map(|(uid, step)| (uid.as_str(), *step));
         assert_eq!(got, want, "{parties:?} {some:?}");
     }
+    let got = first_step(Signal::MemoryAvailable, &[(DENTRIES, 50, 600), (POD, 300, 0)], CALM);
+    assert_eq!(got, Some(("dentries".into(), StopContainers)), "the node's threshold counts none");
     let of_pods = [(BACKUP, 9, 600), (POD, 950, 0)];
     let got = first_step(Signal::AllocatableMemoryAvailable, &of_pods, CALM);
     assert_eq!(got, Some(("other".into(), StopContainers)), "it lies outside of the limit");
