@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::need::{Promised, REAL_PART};
+use super::need::REAL_PART;
 use super::purpose::Purpose;
 use crate::model::cgroup::Preference;
 use crate::model::decision::{SparedReason, full_name};
@@ -158,12 +158,11 @@ impl Contender {
         Some(frees.min(used.beyond(request)))
     }
 
-    /// Whether it uses more than it requests, took nothing, and its end frees enough of what is promised.
-    pub(super) fn holds_promised(&self, promised: Promised) -> bool {
-        let frees = self.frees_promised().filter(|frees| *frees > 0);
-        let frees = frees.is_some_and(|frees| frees >= promised.least);
-        let took = self.took().is_some_and(|taken| taken >= promised.taker_from);
-        self.spared.is_none() && frees && !took
+    /// Whether its end frees enough of what is promised, without what it took itself.
+    pub(super) fn holds_promised(&self, least: u64) -> bool {
+        let took = self.took().unwrap_or_default();
+        let before = self.frees_promised().map(|frees| frees.saturating_sub(took));
+        self.spared.is_none() && before.is_some_and(|before| before > 0 && before >= least)
     }
 
     /// Why it is not chosen for `purpose`; `None` if it may be.

@@ -29,9 +29,10 @@ pub struct Need {
     pub taker_from: Option<u64>,
     /// Who took this much is named, and may be marked; `None`: who is a cause.
     pub named_from: Option<u64>,
-    /// A candidate that uses more than it requests, frees this much and took nothing of it is the cause
-    /// instead: it holds what others were promised, who took no more than that.
-    pub promised: Option<Promised>,
+    /// A candidate that frees this much of what it uses above its request, and took none of that, is the
+    /// cause instead: it holds what takers were promised, all of it or, of several, what is missing and a
+    /// real part.
+    pub promised: Option<u64>,
     /// Pods grew within what they request alone, and what belongs to no party is more.
     pub is_of_others: bool,
     /// The most that a party took all along that is not a candidate.
@@ -40,15 +41,6 @@ pub struct Need {
     pub outside_harm: Option<Nanos>,
     /// The largest part of all waiting for disks that a party has, by what disks did for it.
     pub largest_part: Nanos,
-}
-
-/// What takers were promised and do not have: one holds it, or a few together.
-#[derive(Debug, Clone, Copy)]
-pub struct Promised {
-    /// Who frees this much may pay: all that is promised, or of several what is missing and a real part.
-    pub least: u64,
-    /// Who took this much is one of the takers.
-    pub taker_from: u64,
 }
 
 /// Of what is missing or was taken, the part that is worth ending a candidate for; of what is missing
@@ -148,12 +140,11 @@ pub(super) fn causes(
     let promised = promised.and_then(|left| {
         let left = left.saturating_add(shortfall.missing);
         let held_by = |least: u64| {
-            let promised = Promised { least, taker_from: from_all };
-            let holders = contenders.iter().filter(|one| one.holds_promised(promised));
+            let holders = contenders.iter().filter(|one| one.holds_promised(least));
             let mut frees: Vec<u64> = holders.filter_map(Contender::frees_promised).collect();
             frees.sort_unstable_by_key(|frees| Reverse(*frees));
             let most = frees.into_iter().take(HOLDERS).reduce(u64::saturating_add)?;
-            (most >= left).then_some(promised)
+            (most >= left).then_some(least)
         };
         held_by(left).or_else(|| held_by(shortfall.missing.max(left / REAL_PART)))
     });

@@ -2,7 +2,7 @@
 //! Rules: docs/policy.md, "Ranking".
 
 use super::contender::Contender;
-use super::need::{Need, Promised};
+use super::need::Need;
 use super::purpose::Purpose;
 use crate::model::decision::{Order, SparedReason};
 use crate::model::pod::QosClass;
@@ -33,8 +33,8 @@ pub(super) struct Scale {
 pub(super) enum By {
     /// It took memory, threads, or of a disk.
     Taken(u64),
-    /// It holds what others were promised, and its end frees that.
-    Holds(Promised),
+    /// It holds so much of what others were promised, and its end frees that.
+    Holds(u64),
     /// Others wait because of it, and of all waiting it has that part.
     Harm { others: Nanos, part: Nanos },
     /// It uses so many billionths more of disk space, inodes or pids than it requests.
@@ -97,7 +97,7 @@ impl Scale {
             Some(By::Uses((most / i128::from(OF_LARGEST)).max(1)))
         };
         let by_taken = || match need.promised {
-            Some(promised) => By::Holds(promised),
+            Some(least) => By::Holds(least),
             None => By::Taken(need.taker_from.unwrap_or_else(|| Need::taker_from(contenders))),
         };
         match (self.resource, purpose.is_about_waiting) {
@@ -122,7 +122,7 @@ impl Scale {
     pub(super) fn is_taker(self, contender: &Contender) -> bool {
         self.cause.is_some_and(|by| match by {
             By::Taken(from) => contender.took().is_some_and(|taken| taken >= from),
-            By::Holds(promised) => contender.holds_promised(promised),
+            By::Holds(least) => contender.holds_promised(least),
             // Who runs within its request makes others wait for what they were not promised.
             By::Harm { others, part } => {
                 let has_part = contender.part.is_none_or(|own| own >= part);

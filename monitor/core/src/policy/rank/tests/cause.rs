@@ -167,6 +167,13 @@ fn cause_is_who_holds_what_others_were_promised() {
     let over = |frees| took(Some(0), Some(frees), pod("over", Burstable, 0, "1Mi", "330Mi"));
     let within = || took(Some(0), Some(400), pod("within", Burstable, 0, "1Gi", "400Mi"));
     let grew = |name, taken| took(Some(taken), Some(90), pod(name, BestEffort, 0, "0", "90Mi"));
+    // Twelve that grew by 30 MiB each, and of what they request 10 MiB each are still to come.
+    let beside_many = |taken| {
+        let one = |at| pod(&format!("one{at}"), Burstable, 0, "340Mi", "330Mi");
+        let many = (0..12).map(|at| took(Some(30), Some(330), one(at)));
+        let holder = pod("over", Burstable, 0, "1Mi", "330Mi");
+        many.chain([took(Some(taken), Some(330), holder)]).collect::<Vec<_>>()
+    };
     let critical = |one| Contender { spared: Some(SparedReason::Critical), ..one };
     #[rustfmt::skip]
     let table = [
@@ -185,6 +192,7 @@ fn cause_is_who_holds_what_others_were_promised() {
         (vec![beyond(410), Contender { priority: 1_000, ..over(330) }], Some(20)),
         (vec![starts(), over(330), grew("leaks", 80)],       None), // who grew above its request is the cause
         (vec![over(330), within()],                          None), // nobody grew
+        (beside_many(8),                                     Some(140)), // it held that before it grew
         (vec![grew("leaks", 300), over(330)],                None),
     ];
     for (pods, want) in table {
@@ -196,7 +204,7 @@ fn cause_is_who_holds_what_others_were_promised() {
             &Lost::established(300 * MIB),
             &Snapshot::default(),
         );
-        assert_eq!(need.promised.map(|promised| promised.least / MIB), want, "{names:?}");
+        assert_eq!(need.promised.map(|least| least / MIB), want, "{names:?}");
         let rules = settings::Ranking::default();
         let memory = purpose("memory.available");
         let field = Field::for_need(&pods, memory, Order::Cause, &rules, &need);
