@@ -169,7 +169,13 @@ impl Replay {
             let next = header.standing.before.as_ref()?.tick;
             (is_same_run && next > last).then(|| next - last)
         });
-        self.follow(Some(Engine::new(settings, header.standing)));
+        // What the recorded settings only observed is not in force under the other ones.
+        let engine = Engine::new(header.settings, header.standing);
+        self.follow(Some(if self.other.is_some() {
+            engine.with_settings(settings)
+        } else {
+            engine
+        }));
         let who = format!("isobar {} on {}", header.isobar, header.facts.name);
         self.facts = Some(header.facts);
         match paused {
@@ -223,3 +229,6 @@ fn judge(recorded: String, step: Step) -> Replayed {
         Err(error) => Replayed::Notice(format!("tick {tick}: {error}")),
     }
 }
+
+#[cfg(test)]
+mod tests;
