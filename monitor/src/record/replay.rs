@@ -45,6 +45,8 @@ pub struct Replay {
     /// Read by [`Replay::step_before`] and later than it was asked for.
     later: Option<Entry>,
     other: Option<Settings>,
+    /// Settings that take over at the first tick at or after a moment of the wall clock.
+    coming: Option<(Nanos, Settings)>,
     /// `None` before the first header, and after a loss until the next.
     engine: Option<Engine>,
     /// The engine that made the last tick, if it has no more to make.
@@ -69,8 +71,15 @@ impl Replay {
     /// other settings would have changed on the node.
     pub fn new(recording: Recording, other: Option<Settings>) -> Self {
         let entries = Ahead::of(recording);
-        let (later, engine, former, facts, limit, notice) = Default::default();
-        Self { entries, later, other, engine, former, facts, limit, notice }
+        let (later, coming, engine, former, facts, limit, notice) = Default::default();
+        Self { entries, later, other, coming, engine, former, facts, limit, notice }
+    }
+
+    /// With the recorded settings before `begin` on the wall clock, and with `other` ones from there on,
+    /// as if they had been reloaded then.
+    #[must_use]
+    pub fn changed_at(recording: Recording, begin: Nanos, other: Settings) -> Self {
+        Self { coming: Some((begin, other)), ..Self::new(recording, None) }
     }
 
     /// The engine after the last tick, whatever was read since: of a recording that is being written,
@@ -125,6 +134,7 @@ impl Replay {
             Entry::Header(header) => self.begin(*header),
             Entry::Frame(recorded) => {
                 let Recorded { mut sample, decision: recorded, .. } = *recorded;
+                self.change(sample.at.wall);
                 let Some(engine) = &mut self.engine else { return Stepped::Nothing };
                 self.former = None;
                 let told = self.limit.as_mut().and_then(|limit| limit.put_in(&mut sample));
@@ -139,6 +149,18 @@ impl Replay {
             Entry::Notice(text) => Stepped::Notice(text),
             Entry::Other(_) => Stepped::Nothing,
         }
+    }
+
+    /// Has the settings that are coming judge from the tick at `wall` on, if their moment has come.
+    fn change(&mut self, wall: Nanos) {
+        let (Some(engine), Some(facts)) = (&self.engine, &self.facts) else { return };
+        let Some((_, other)) = self.coming.take_if(|(begin, _)| wall >= *begin) else { return };
+        let recorded = engine.settings().clone();
+        let settings = Settings { generation: recorded.generation, ..other.clone() };
+        let next = engine.with_settings(settings);
+        self.limit = Some(PodsLimit::new(None, recorded, other.clone(), facts.n_cpus));
+        self.other = Some(other);
+        self.follow(Some(next));
     }
 
     /// Has `next` make the ticks to come.

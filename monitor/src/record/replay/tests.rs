@@ -44,6 +44,32 @@ fn record(path: &Path, settings: &Settings, standing: &Standing, n: u64) {
 }
 
 #[test]
+fn changed_at_judges_by_the_recorded_settings_until_then() {
+    let (dir, standing) = (tempfile::tempdir().unwrap(), Standing::new(4));
+    let path = dir.path().join("r");
+    let (recorded, other) = (settings(60), settings(20));
+    record(&path, &recorded, &standing, 12);
+    // the first second of the other settings
+    for begin in [0, 4, 9, 13] {
+        let wall = Nanos(begin * Nanos::SECOND.0);
+        let mut engine = Engine::new(recorded.clone(), standing.clone());
+        let replay = Replay::changed_at(Recording::open(&path).unwrap(), wall, other.clone());
+        let mut differ = Vec::new();
+        for replayed in replay {
+            let Replayed::Tick(judged) = replayed.unwrap() else { continue };
+            if judged.tick == begin.max(1) {
+                engine = engine.with_settings(other.clone());
+            }
+            let want = canonical(&engine.step(sample(judged.tick)).decision).unwrap();
+            assert_eq!(judged.text, want, "begin {begin}, tick {}", judged.tick);
+            differ.extend((judged.text != judged.recorded).then_some(judged.tick));
+        }
+        assert_eq!(differ.is_empty(), begin > 12, "begin {begin}: {differ:?}");
+        assert!(differ.iter().all(|tick| *tick >= begin), "begin {begin}: {differ:?}");
+    }
+}
+
+#[test]
 fn replay_with_other_steps_enforced_begins_without_what_was_only_observed() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("r");

@@ -194,12 +194,12 @@ fn compare(
     let (recording, _held) = Recording::open_ring(&of.ring, begin)?;
     let mut all = WhatIf::default();
     let mut is_whole = true;
-    for replayed in Replay::new(recording, Some(other)) {
+    for replayed in Replay::changed_at(recording, begin, other) {
         let Replayed::Tick(judged) = replayed? else { continue };
         if judged.at.wall > end {
             break;
         }
-        // What is before it depends on the chapter that it is in.
+        // The ticks before it are those of its chapter, decided as they were.
         if judged.at.wall >= begin {
             all.add(&judged);
         }
