@@ -201,6 +201,7 @@ async fn advice_is_bounded_by_its_stretch() {
         // query, ticks
         ("",                                                              63),
         ("end=2026-11-22T10:13:50Z",                                      45),
+        ("begin=2026-11-22T10:13:50.01Z",                                 18), // those of its chapter before it are left out
         ("begin=2026-11-22T10:13:00Z&end=2026-11-22T10:13:28.9Z",         1),
     ];
     for (query, ticks) in table {

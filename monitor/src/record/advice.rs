@@ -1,6 +1,6 @@
 //! What to reserve for daemons and what limits would have met, from a recording.
 
-use super::reader::{Entry, ReadError, Recording};
+use super::reader::{Entry, ReadError};
 use isobar_core::model::sample::Sample;
 use isobar_core::model::settings::Settings;
 use isobar_kubelet::advice::{Advice, Record};
@@ -11,7 +11,7 @@ use isobar_kubelet::advice::{Advice, Record};
 /// # Errors
 /// If the recording cannot be read on.
 pub fn advise(
-    recording: Recording,
+    recording: impl Iterator<Item = Result<Entry, ReadError>>,
     settings: Option<&Settings>,
     mut notice: impl FnMut(String),
     mut goes_on: impl FnMut(&Sample) -> bool,

@@ -224,7 +224,15 @@ fn reserve(
         Some(change) => Some(changed(&in_force(of, begin)?, change).map_err(StudyError::Refused)?),
     };
     let (recording, _held) = Recording::open_ring(&of.ring, begin)?;
-    let mut is_whole = true;
+    let (mut has_begun, mut is_whole) = (false, true);
+    // The ticks of the chapter before `begin` only lead to it.
+    let recording = recording.filter(|entry| match entry {
+        Ok(Entry::Frame(recorded)) => {
+            has_begun |= recorded.sample.at.wall >= begin;
+            has_begun
+        }
+        _ => true,
+    });
     let advice = advise(recording, other.as_ref(), drop, |sample| {
         let is_within = sample.at.wall <= end;
         is_whole = !is_within || shift.goes_on();
