@@ -66,6 +66,8 @@ struct Run {
     marked: Option<Marked>,
     facts: Option<NodeFacts>,
     settings: Settings,
+    /// Of the last header, until a tick follows it: in a downtime none does.
+    coming: Option<Settings>,
     begun: Option<Moment>,
     oom_kills: Vec<OomRecord>,
     /// `None` after ticks that are missing.
@@ -84,7 +86,7 @@ impl Run {
         if self.begun.is_none() {
             self.facts = Some(header.facts);
         }
-        self.settings = header.settings;
+        self.coming = Some(header.settings);
         if let Some(Marked { begun, oom_kills, before, averages }) = self.marked.take() {
             self.begun = Some(begun);
             self.oom_kills = oom_kills;
@@ -98,6 +100,9 @@ impl Run {
     fn tick(&mut self, Recorded { sample, decision, .. }: Recorded) {
         let Some(known) = &mut self.known else { return };
         self.begun.get_or_insert(sample.at);
+        if let Some(settings) = self.coming.take() {
+            self.settings = settings;
+        }
         let snapshot = Snapshot::between(known.before.as_ref(), &sample, &mut known.averages);
         known.before = Some(sample);
         if let Some((earlier, _)) = self.last.replace((snapshot, decision)) {

@@ -22,7 +22,8 @@ fn record(path: &Path, runs: &[Ran]) {
     for run in runs {
         let facts = NodeFacts { boot_id: run.0.to_string(), ..NodeFacts::default() };
         let at = run.at(run.1.start() - 1);
-        let start = Start { facts, at, ..Start::default() };
+        let settings = Settings { generation: run.0, ..Settings::default() };
+        let start = Start { facts, settings, at, ..Start::default() };
         let mut journal = Journal::create(path, start, Bounds::default()).unwrap();
         let mut engine = Engine::default();
         for boot in run.1.clone() {
@@ -35,7 +36,11 @@ fn record(path: &Path, runs: &[Ran]) {
 
 /// From a mark, and from the header of the chapter.
 fn found(path: &Path, wall: Nanos) -> [Option<(String, u64)>; 2] {
-    let near = at(path, wall).unwrap().map(|tick| (tick.facts.boot_id, tick.snapshot.tick));
+    let near = at(path, wall).unwrap().map(|tick| {
+        let settings_of = tick.settings.generation.to_string();
+        assert_eq!(settings_of, tick.facts.boot_id, "settings are those of the run");
+        (tick.facts.boot_id, tick.snapshot.tick)
+    });
     let mut replay = Replay::new(Recording::open_at(path, wall).unwrap(), None);
     let mut far = None;
     while let Some(step) = replay.step_before(wall).unwrap() {
