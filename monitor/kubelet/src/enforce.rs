@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::allocatable::{CPU, HUGEPAGES, MEMORY, PID, Reservation, less};
+use isobar_core::model::cgroup::Limit;
 use isobar_core::model::names;
 use isobar_core::model::quantity::{Quantity, ResourceList};
 use isobar_core::model::quoted::quoted;
@@ -71,14 +72,17 @@ impl Enforced {
     }
 }
 
-/// `memory.max` that the kubelet gives kubepods with these settings; `None` if it gives none, or does
-/// not start.
+/// `memory.max` that the kubelet gives kubepods with these settings, `max` where it sets no limit;
+/// `None` if it does not start.
 #[must_use]
-pub fn memory_of_pods(settings: &Settings, capacity: &ResourceList) -> Option<u64> {
+pub fn memory_of_pods(settings: &Settings, capacity: &ResourceList) -> Option<Limit> {
     let reservation = Reservation::of(settings, capacity);
     match reservation.refusal(capacity) {
         Some(_) => None,
-        None => Enforced::of(&settings.node, capacity, &reservation).pods.memory_max,
+        None => {
+            let max = Enforced::of(&settings.node, capacity, &reservation).pods.memory_max;
+            Some(max.map_or(Limit::Max, Limit::At))
+        }
     }
 }
 

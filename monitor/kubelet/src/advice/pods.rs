@@ -52,7 +52,7 @@ pub(super) struct Limits {
 impl Limits {
     /// Sets what pods may use on a node of this capacity, as far as it is known.
     pub(super) fn allow(&mut self, settings: &Settings, capacity: &ResourceList) {
-        self.memory = memory_of_pods(settings, capacity);
+        self.memory = memory_of_pods(settings, capacity).and_then(Limit::at);
         // Where it does not start, it keeps pods from no CPUs either.
         if Reservation::of(settings, capacity).refusal(capacity).is_some() {
             self.cpu = None;

@@ -48,17 +48,60 @@ impl PodsLimit {
         let is_kubepods = |cgroup: &Cgroup| places.place(&cgroup.path) == Place::Kubepods;
         let id = sample.cgroups.iter().find(|(_, cgroup)| is_kubepods(cgroup)).map(|(id, _)| *id);
         let max = &mut Arc::make_mut(sample.cgroups.get_mut(&id?)?).memory.max;
-        let recorded = match max.replace(Limit::At(limit)) {
+        let told = |limit| match limit {
             Some(Limit::At(bytes)) => Bytes(bytes).to_string(),
             Some(Limit::Max) => "no limit".into(),
             None => "not known".into(),
         };
+        let recorded = told(max.replace(limit));
         let is_first = !std::mem::replace(&mut self.has_told, true);
         is_first.then(|| {
             format!(
                 "memory.max of all pods is {} here, as the other settings have it; recorded: {recorded}",
-                Bytes(limit)
+                told(Some(limit))
             )
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use isobar_core::model::cgroup::{CgroupId, CgroupPath};
+    use isobar_core::model::node::Meminfo;
+
+    use super::*;
+
+    const TOTAL: u64 = 4 << 30;
+
+    #[test]
+    fn put_in_gives_what_the_other_settings_do() {
+        let reserving = |memory: &str| {
+            let mut settings = Settings::default();
+            settings.node.system_reserved.insert(MEMORY.into(), memory.parse().unwrap());
+            settings
+        };
+        let reserved = reserving("1Gi");
+        let mut without = Settings::default();
+        without.node.cgroups_per_qos = false;
+        without.node.enforce.clear();
+        #[rustfmt::skip]
+        let table = [
+            // recorded settings, other ones, memory.max of all pods that was 7 bytes
+            (Settings::default(), reserved.clone(), Limit::At(TOTAL - (1 << 30))),
+            (reserved.clone(),    reserved.clone(), Limit::At(7)),
+            (reserved.clone(),    without.clone(),  Limit::Max),
+            (without,             reserved.clone(), Limit::At(TOTAL - (1 << 30))),
+            (reserved,            reserving("8Gi"), Limit::At(7)), // the kubelet does not start
+        ];
+        for (row, (recorded, other, want)) in table.into_iter().enumerate() {
+            let mut kubepods = Cgroup { path: CgroupPath("/kubepods".into()), ..Cgroup::default() };
+            kubepods.memory.max = Some(Limit::At(7));
+            let mut sample = Sample::default();
+            sample.cgroups.insert(CgroupId(2), Arc::new(kubepods));
+            sample.node.memory = Some(Meminfo { total: Bytes(TOTAL), ..Meminfo::default() });
+            let told = PodsLimit::new(None, recorded, other, 4).put_in(&mut sample);
+            assert_eq!(sample.cgroups[&CgroupId(2)].memory.max, Some(want), "row {row}");
+            assert_eq!(told.is_some(), want != Limit::At(7), "row {row}");
+        }
     }
 }
