@@ -156,7 +156,10 @@ impl Journal {
                 .inspect_err(|_| journal.segments.discard_from(next))
         };
         // On a full disk there may be room once old segments are gone.
-        let again = |journal: &mut Self| journal.segments.make_room().and_then(|()| open(journal));
+        let again = |journal: &mut Self| {
+            journal.segments.make_room();
+            open(journal)
+        };
         open(&mut journal).or_else(|_| again(&mut journal)).map_err(io)?;
         journal.segments.tell_damaged();
         Ok(journal)
@@ -208,7 +211,7 @@ impl Journal {
         standing: Option<&Standing>,
     ) -> Result<(), JournalError> {
         let Some(mut chapter) = self.chapter.take() else { return Ok(()) };
-        self.segments.make_room().map_err(|source| self.stop(source))?;
+        self.segments.make_room();
         let at = sample.at;
         // The index finds what a clock that was set back passes again by the frame after it.
         let is_set_back = |before: &Parts| at.wall.plus(Nanos::SECOND) < before.rest.at.wall;

@@ -275,17 +275,19 @@ impl Segments {
         self.next = n.saturating_add(1);
         if let Some(Segment { n, size, begun, .. }) = before {
             self.old.insert(n, Old::new(size, Since::Boot(begun.boot)));
-            self.make_room()?;
+            self.make_room();
         }
         Ok(Segment { file, n, size: 0, begun: at })
     }
 
     /// Thins or deletes old segments, if that was not done since the last one began.
-    pub(super) fn make_room(&mut self) -> io::Result<()> {
-        self.owes.take().map_or(Ok(()), |at| self.prune(at))
+    pub(super) fn make_room(&mut self) {
+        if let Some(at) = self.owes.take() {
+            self.prune(at);
+        }
     }
 
-    fn prune(&mut self, now: Moment) -> io::Result<()> {
+    fn prune(&mut self, now: Moment) {
         let held = |old: &BTreeMap<u64, Old>| old.values().map(|old| old.size).sum::<u64>();
         self.most = self.bounds.most(held(&self.old), self.ring.disk());
         let room = self.most - self.most / Bounds::SEGMENTS;
@@ -312,12 +314,14 @@ impl Segments {
                     Err(why) => instead_of_thin(&why, first, *whole),
                 };
             }
-            match self.ring.remove(n) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => self.old.remove(&n),
-            };
+            // It is found again by the next agent; until then the recording goes on beside it.
+            if let Err(error) = self.ring.remove(n)
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                tracing::warn!(%error, segment = n, "cannot delete an old segment of the recording");
+            }
+            self.old.remove(&n);
         }
-        Ok(())
     }
 
     /// Since when the recording has every tick, by the time since the boot; `None` if it has lost no tick

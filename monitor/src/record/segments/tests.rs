@@ -77,7 +77,7 @@ fn aged_goes_by_the_time_in_which_the_node_was_up() {
         let mut all = Segments::open(&path, "now", Bounds::default()).unwrap().unwrap();
         let now = Moment { boot: Nanos(hour * HOUR), wall: Nanos(100 * 8_766 * HOUR) };
         all.begin(None, now).unwrap();
-        all.make_room().unwrap();
+        all.make_room();
         assert_eq!(all.old.keys().copied().collect::<Vec<_>>(), want, "{segments_of:?}");
     }
 }
@@ -119,7 +119,7 @@ fn open_goes_on_after_a_damaged_segment_beside_others() {
         opened.begin(None, now).unwrap();
         let n = existing(&dir.path().join("r")).unwrap().len();
         assert_eq!(n, files.len() + 1, "an agent that starts waits for no slow disk");
-        opened.make_room().unwrap();
+        opened.make_room();
         assert_eq!(existing(&dir.path().join("r")).unwrap().len(), n_damaged + 1, "{names:?}");
         let whole = (files.len() > n_damaged).then_some(now.boot);
         assert_eq!(opened.whole_since(), whole, "only the last one is left: {names:?}");
@@ -142,5 +142,34 @@ fn copy_of_a_recording_that_has_lost_ticks_has_lost_them() {
         files.copy(&memory).unwrap();
         files.begin(None, now).unwrap();
         assert_eq!(files.whole_since(), want, "{hours}");
+    }
+}
+
+#[test]
+fn make_room_goes_on_beside_a_segment_that_cannot_be_deleted() {
+    #[rustfmt::skip]
+    let table: [(&[u64], &[u64]); 3] = [
+        // old segments of which a directory has the name, which names are left beside the new one's
+        (&[],     &[]),
+        (&[0],    &[0]),
+        (&[1, 2], &[1, 2]),
+    ];
+    for (stuck, want) in table {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r");
+        let mut all = Segments::open(&path, "", Bounds::default()).unwrap().unwrap();
+        let mut last = all.begin(None, Moment::default()).unwrap();
+        for _ in 0..2 {
+            last = all.begin(Some(last), Moment::default()).unwrap();
+        }
+        for n in stuck {
+            fs::remove_file(segment(&path, *n)).unwrap();
+            fs::create_dir(segment(&path, *n)).unwrap();
+        }
+        let late = Moment { boot: Nanos(u64::MAX), ..Moment::default() };
+        let last = all.begin(Some(last), late).unwrap();
+        let left: Vec<_> = existing(&path).unwrap().into_iter().map(|(n, _)| n).collect();
+        assert_eq!(left, [want, &[last.n][..]].concat(), "{stuck:?}");
+        assert!(all.old.is_empty(), "{stuck:?}");
     }
 }
