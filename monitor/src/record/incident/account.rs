@@ -4,10 +4,12 @@
 
 mod deeds;
 mod kills;
+mod known;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use self::known::{Known, pod_of};
 use super::limits::Tightest;
 use super::taken::Taken;
 use super::{
@@ -16,7 +18,6 @@ use super::{
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::condition::{self, Condition, Status};
 use isobar_core::model::decision::{Assessment, Decision, Hold, NodePressure};
-use isobar_core::model::pod::Place;
 use isobar_core::model::sample::{Moment, Sample};
 use isobar_core::model::snapshot::{Blame, IoRate, Scope, Snapshot};
 use isobar_core::model::stall::MemoryCause;
@@ -28,7 +29,7 @@ use isobar_core::view::foresight::Foresight;
 use isobar_core::view::movers;
 use isobar_core::view::pods::name_scopes;
 use isobar_core::view::verdict;
-use isobar_core::view::waiting::{Level, busiest, short_name};
+use isobar_core::view::waiting::{Level, busiest};
 
 /// Pairs that are counted, and that are told.
 const PAIRS: usize = 256;
@@ -76,8 +77,9 @@ pub struct Account {
     /// The busiest processes of aggressors, by their names, as of the last wait for them.
     busiest: BTreeMap<String, String>,
     limits: Tightest,
-    /// Names by cgroup, also of those that are gone.
-    names: BTreeMap<CgroupId, String>,
+    known: Known,
+    /// Of the last sample what was in force, and no more: a mark ends with its cgroup.
+    before: Sample,
 }
 
 impl Account {
@@ -101,6 +103,7 @@ impl Account {
             self.killed(kill, decision.at, sample, &step.snapshot);
         }
         self.conditions(&decision.assessment, decision.at);
+        self.before.in_force.clone_from(&sample.in_force);
         self.deeds(sample, decision);
         self.foresight.tick(&sample.outcomes, step);
         if !self.has_begun && (is_eventful(decision) || !step.snapshot.oom_kills.is_empty()) {
@@ -217,7 +220,7 @@ impl Account {
         let io = self.is_about_io.then(|| movers::node(snapshot)).flatten().map(IoRate::bytes);
         let most_io = io.filter(|now| self.io.as_ref().is_none_or(|(most, _)| now > most));
         let is_calm = snapshot.aggressions.is_empty() && snapshot.oom_kills.is_empty();
-        if is_calm && !has_stalled && most_io.is_none() {
+        if is_calm && !has_stalled && most_io.is_none() && !self.known.lacks(snapshot) {
             return;
         }
         let mut named = Snapshot {
@@ -231,15 +234,10 @@ impl Account {
         if let Some((most, told)) = most_io.zip(movers::told(&named)) {
             self.io = Some((most, told.text));
         }
+        self.known.see(&named);
         let scopes = &named.scopes;
-        let pod_of = |scope: &Scope| match scope.place {
-            Place::Container { .. } => scope.parent.and_then(|parent| scopes.get(&parent)),
-            _ => None,
-        };
-        let name = |scope: &Scope| short_name(pod_of(scope).unwrap_or(scope));
-        self.names = scopes.iter().map(|(id, scope)| (*id, name(scope))).collect();
         for (id, time) in stalls.into_iter().filter(|(_, time)| *time > Nanos(0)) {
-            let known = self.names.get(&id).cloned().unwrap_or_default();
+            let known = self.known.name(id).unwrap_or_default().to_owned();
             self.limits.see(&known, scopes.get(&id));
             if self.stalls.len() < PAIRS || self.stalls.contains_key(&known) {
                 let sum = self.stalls.entry(known).or_default();
@@ -269,7 +267,7 @@ impl Account {
             for (id, name) in [(blame.victim, &pair.0), (blame.aggressor, &pair.1)] {
                 let scope = scopes.get(&id);
                 self.limits.see(name, scope);
-                self.limits.see(name, scope.and_then(pod_of));
+                self.limits.see(name, scope.and_then(|scope| pod_of(scope, &named)));
             }
             let sum = self.waits.entry(pair).or_default();
             *sum = sum.plus(harm);
@@ -284,7 +282,7 @@ impl Account {
 
     /// The name, where it is known; else the path.
     fn named(&self, id: CgroupId, path: Option<&CgroupPath>) -> Option<String> {
-        self.names.get(&id).cloned().or_else(|| path.map(|path| path.told().to_owned()))
+        self.known.name(id).or_else(|| path.map(CgroupPath::told)).map(str::to_owned)
     }
 
     /// KEP-4205's, and the kubelet's own.

@@ -23,7 +23,8 @@ impl Account {
         if !self.has_begun {
             return;
         }
-        let path = |id: CgroupId| sample.cgroups.get(&id).map(|one| &one.path);
+        let cgroup = |id: CgroupId| sample.cgroups.get(&id);
+        let path = |id: CgroupId| cgroup(id).map(|one| &one.path).or_else(|| self.known.path(id));
         let named = |id: CgroupId| self.named(id, path(id));
         let unknown = || "a cgroup that is gone".to_owned();
         let reached = OomLimit::of(kill, snapshot);
@@ -31,15 +32,16 @@ impl Account {
         let own = (reached == OomLimit::Own).then_some(kill.limit).flatten();
         let limit = own.map(|id| {
             let name = named(id).unwrap_or_else(unknown);
-            match sample.cgroups.get(&id).and_then(|cgroup| cgroup.memory.max) {
+            match cgroup(id).map_or_else(|| self.known.max(id), |one| one.memory.max) {
                 Some(Limit::At(bytes)) => format!("{name} ({})", Bytes(bytes)),
                 Some(Limit::Max) | None => name,
             }
         });
         let asked = Some(kill.trigger).filter(|id| own.is_some() && *id != kill.victim);
         let victim = named(kill.victim).unwrap_or_else(unknown);
-        let cgroup = sample.cgroups.get(&kill.victim);
-        let was_marked = cgroup.is_some_and(|victim| sample.was_marked(&victim.path, kill.at));
+        let marks = [sample, &self.before];
+        let was_marked = path(kill.victim)
+            .is_some_and(|path| marks.iter().any(|sample| sample.was_marked(path, kill.at)));
         // Two containers of a pod have its name.
         let asked = asked.and_then(named).filter(|asked| *asked != victim);
         let why = match (&limit, &self.tried, &self.held) {

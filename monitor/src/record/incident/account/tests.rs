@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use isobar_core::model::cgroup::{Cgroup, CgroupPath};
+use isobar_core::model::cgroup::{Cgroup, CgroupPath, Limit};
 use isobar_core::model::decision::{Action, InForce, Outcome, Phase, StepKind, Target, made};
 use isobar_core::model::stall::OomKill;
 use isobar_core::model::threshold::PressureSignal;
@@ -111,5 +111,62 @@ fn kill_of_who_was_marked_is_what_the_mark_is_for() {
             Account { has_begun: true, tried: Some(("raised".into(), true)), ..Account::default() };
         account.killed(&kill, Moment::default(), &sample, &Snapshot::default());
         assert_eq!(account.kills[0].why, want);
+    }
+}
+
+#[test]
+fn kill_whose_cgroup_is_gone_has_its_name_and_limit() {
+    let path = |path: &str| CgroupPath(path.into());
+    let mut cgroup = Cgroup { path: path("/system.slice/db.service"), ..Cgroup::default() };
+    cgroup.memory.max = Some(Limit::At(1 << 30));
+    let cgroup = Arc::new(cgroup);
+    let scope =
+        Scope { path: cgroup.path.clone(), files: Some(cgroup.clone()), ..Scope::default() };
+    let target = Target {
+        path: Some(path("/system.slice")),
+        cgroup: Some(CgroupId(2)),
+        ..Target::default()
+    };
+    let mark = InForce {
+        action: mark_of(target, true),
+        since: Nanos(0),
+        held: None,
+        phase: Phase::Marked,
+        largest: None,
+    };
+    let marked = "it had raised the OOM score of this one, so that the kernel would take it";
+    #[rustfmt::skip]
+    let table = [
+        // ticks without the cgroup before the kill is told, was it marked, limit of its own, limit, what is said
+        (0, false, true,  Some("db.service (1Gi)"), None),
+        (3, false, true,  Some("db.service (1Gi)"), None),
+        (0, false, false, None, None),
+        (0, true,  false, None, Some(marked)),
+    ];
+    for (n_gone, is_marked, is_own, limit, why) in table {
+        let row = format!("{n_gone} {is_marked} {is_own}");
+        let mut account = Account { has_begun: true, ..Account::default() };
+        let with = Sample {
+            cgroups: [(CgroupId(3), cgroup.clone())].into(),
+            in_force: is_marked.then(|| mark.clone()).into_iter().collect(),
+            ..Sample::default()
+        };
+        let mut step = Step::default();
+        step.snapshot.scopes = [(CgroupId(3), scope.clone())].into();
+        account.tick(&with, &step);
+        let mut gone = Step::default();
+        (0..n_gone).for_each(|_| account.tick(&Sample::default(), &gone));
+        let limit_of = is_own.then_some(CgroupId(3));
+        gone.snapshot.oom_kills = vec![OomKill {
+            victim: CgroupId(3),
+            limit: limit_of,
+            limit_known: true,
+            ..OomKill::default()
+        }];
+        account.tick(&Sample::default(), &gone);
+        let kill = &account.kills[0];
+        assert_eq!(kill.victim, "db.service", "{row}");
+        assert_eq!(kill.limit.as_deref(), limit, "{row}");
+        assert!(why.is_none_or(|why| kill.why == why), "{row}: {}", kill.why);
     }
 }
