@@ -9,6 +9,7 @@ mod known;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use self::deeds::Stance;
 use self::known::{Known, pod_of};
 use super::limits::Tightest;
 use super::taken::Taken;
@@ -17,7 +18,7 @@ use super::{
 };
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::condition::{self, Condition, Status};
-use isobar_core::model::decision::{Assessment, Decision, Hold, NodePressure};
+use isobar_core::model::decision::{Assessment, Decision, NodePressure};
 use isobar_core::model::sample::{Moment, Sample};
 use isobar_core::model::snapshot::{Blame, IoRate, Scope, Snapshot};
 use isobar_core::model::stall::MemoryCause;
@@ -66,12 +67,10 @@ pub struct Account {
     kills: Vec<Score>,
     more_kills: Option<MoreKills>,
     foresight: Foresight,
-    /// Why isobar held back at last, and when that was said.
-    held: Option<(Hold, Moment)>,
-    /// That it held back was told.
+    /// While memory is short.
+    stance: Option<Stance>,
+    /// That isobar held back was told.
     has_told_hold: bool,
-    /// The last thing that it did for memory, and whether it really did.
-    tried: Option<(String, bool)>,
     /// Releases that were told: each is ordered until it is done.
     released: Vec<u64>,
     /// The busiest processes of aggressors, by their names, as of the last wait for them.
@@ -120,12 +119,10 @@ impl Account {
 
     /// Which resource is short.
     fn cause(&mut self, decision: &Decision) {
-        let assessment = &decision.assessment;
         let is_short = |held: condition::Resource, met: Resource| {
-            let mut conditions = assessment.conditions.iter();
+            let mut conditions = decision.assessment.conditions.iter();
             let holds = |one: &Condition| one.status == Status::True && one.name.resource == held;
-            conditions.any(holds)
-                || assessment.met.iter().any(|one| one.threshold.resource() == met)
+            conditions.any(holds) || is_met(decision, met)
         };
         self.is_about_cpu |= is_short(condition::Resource::Cpu, Resource::Cpu);
         self.is_about_memory |= is_short(condition::Resource::Memory, Resource::Memory);
@@ -322,6 +319,11 @@ impl Account {
             (None, _) => {}
         }
     }
+}
+
+/// Whether a threshold on this resource is met, due or not.
+fn is_met(decision: &Decision, resource: Resource) -> bool {
+    decision.assessment.met.iter().any(|one| one.threshold.resource() == resource)
 }
 
 /// Whether a condition is True, or a step was decided on.

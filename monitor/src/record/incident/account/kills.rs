@@ -1,5 +1,6 @@
 //! Judges each OOM kill of a span: whose limit was reached, and why isobar did not prevent it.
 
+use super::deeds::Stance;
 use super::{Account, KEPT};
 use crate::record::incident::Score;
 use isobar_core::model::cgroup::{CgroupId, Limit};
@@ -44,7 +45,7 @@ impl Account {
             .is_some_and(|path| marks.iter().any(|sample| sample.was_marked(path, kill.at)));
         // Two containers of a pod have its name.
         let asked = asked.and_then(named).filter(|asked| *asked != victim);
-        let why = match (&limit, &self.tried, &self.held) {
+        let why = match (&limit, &self.stance) {
             (Some(limit), ..) => {
                 let by = asked.as_ref().map(|who| format!(" by {who}")).unwrap_or_default();
                 format!(
@@ -55,11 +56,15 @@ impl Account {
             (None, ..) if was_marked => {
                 "it had raised the OOM score of this one, so that the kernel would take it".into()
             }
-            (_, Some((text, true)), _) => format!("it acted, and that was not enough: {text}"),
-            (_, Some((text, false)), _) => format!("it only observes: it {text}"),
-            (_, None, Some((hold, said))) => relief::no_action(hold, said.boot),
-            (_, None, None) if foreseen.is_some() => "no threshold was due yet".into(),
-            (_, None, None) => "it saw no shortage of memory before the kill".into(),
+            (_, Some(Stance::Acted { text, is_enforced: true })) => {
+                format!("it acted, and that was not enough: {text}")
+            }
+            (_, Some(Stance::Acted { text, is_enforced: false })) => {
+                format!("it only observes: it {text}")
+            }
+            (_, Some(Stance::Held(hold, said))) => relief::no_action(hold, said.boot),
+            (_, None) if foreseen.is_some() => "no threshold was due yet".into(),
+            (_, None) => "it saw no shortage of memory before the kill".into(),
         };
         let at = Moment { boot: kill.at, wall: at.wall.since(at.boot.since(kill.at)) };
         let (pid, comm) = (kill.victim_pid, kill.victim_comm.clone());

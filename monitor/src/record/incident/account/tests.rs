@@ -1,9 +1,10 @@
 use std::sync::Arc;
 
 use isobar_core::model::cgroup::{Cgroup, CgroupPath, Limit};
-use isobar_core::model::decision::{Action, InForce, Outcome, Phase, StepKind, Target, made};
+use isobar_core::model::decision::{Action, Hold, InForce, Outcome, Phase, StepKind, Target, made};
 use isobar_core::model::stall::OomKill;
 use isobar_core::model::threshold::PressureSignal;
+use isobar_core::model::units::Percent;
 
 use super::*;
 
@@ -107,8 +108,8 @@ fn kill_of_who_was_marked_is_what_the_mark_is_for() {
         let sample = Sample { cgroups, in_force, ..Sample::default() };
         let (at, victim) = (Nanos(7), CgroupId(3));
         let kill = OomKill { at, victim, limit_known: true, ..OomKill::default() };
-        let mut account =
-            Account { has_begun: true, tried: Some(("raised".into(), true)), ..Account::default() };
+        let stance = Some(Stance::Acted { text: "raised".into(), is_enforced: true });
+        let mut account = Account { has_begun: true, stance, ..Account::default() };
         account.killed(&kill, Moment::default(), &sample, &Snapshot::default());
         assert_eq!(account.kills[0].why, want);
     }
@@ -168,5 +169,48 @@ fn kill_whose_cgroup_is_gone_has_its_name_and_limit() {
         assert_eq!(kill.victim, "db.service", "{row}");
         assert_eq!(kill.limit.as_deref(), limit, "{row}");
         assert!(why.is_none_or(|why| kill.why == why), "{row}: {}", kill.why);
+    }
+}
+
+#[test]
+fn kill_is_told_of_the_last_reason_that_is_about_memory() {
+    let memory = PressureSignal::Exhaustion(Nanos(10 * Nanos::SECOND.0));
+    let cpu = PressureSignal::Cpu(Percent(50_00));
+    let acted = "it acted, and that was not enough: ";
+    let (held, unseen) = ("no action: there is no candidate", "it saw no shortage of memory");
+    #[rustfmt::skip]
+    let table = [
+        // ticks before the kill, what is said of it
+        (vec!["memory hold"],                        held),
+        (vec!["cpu hold"],                           unseen),
+        (vec!["memory hold", ""],                    unseen),
+        (vec!["memory act"],                         acted),
+        (vec!["memory act", "cpu"],                  unseen),
+        (vec!["memory act", "memory hold"],          held),
+        (vec!["memory hold", "memory act"],          acted),
+        (vec!["memory act", "memory settle"],        acted),
+        (vec!["memory act hold"],                    acted),
+    ];
+    for (ticks, want) in table {
+        let mut account = Account { has_begun: true, ..Account::default() };
+        for words in &ticks {
+            let mut decision = Decision::default();
+            for word in words.split_whitespace() {
+                let Decision { assessment, relief, .. } = &mut decision;
+                match word {
+                    "memory" => assessment.met.push(made::pressed(memory)),
+                    "cpu" => assessment.met.push(made::pressed(cpu)),
+                    "act" => relief.actions.push(mark_of(Target::default(), true)),
+                    "hold" => relief.held = Some(Hold::NobodyLeft),
+                    _ => relief.held = Some(Hold::Settling { action: 1, until: Nanos(9) }),
+                }
+            }
+            decision.assessment.first = decision.assessment.met.first().copied();
+            account.deeds(&Sample::default(), &decision);
+        }
+        let kill = OomKill { victim: CgroupId(3), limit_known: true, ..OomKill::default() };
+        account.killed(&kill, Moment::default(), &Sample::default(), &Snapshot::default());
+        let why = &account.kills[0].why;
+        assert!(why.starts_with(want), "{ticks:?}: {why}");
     }
 }
