@@ -10,6 +10,7 @@ use crate::model::condition::{self, ScopeName, Status};
 use crate::model::decision::{Assessment, Outcome, OutcomeResult, StepKind, Trigger};
 use crate::model::named;
 use crate::model::pod::Place;
+use crate::model::sample::PAUSE;
 use crate::model::snapshot::Snapshot;
 use crate::model::stall::OomKill;
 use crate::model::threshold::{PressureSignal, Resource, Signal};
@@ -122,6 +123,8 @@ pub struct Foresight {
     alarmed: BTreeMap<ScopeName, Nanos>,
     forecasts: BTreeMap<ScopeName, Forecast>,
     tally: Tally,
+    /// The last tick: no alarm outlives a pause after it.
+    last: Nanos,
 }
 
 impl Foresight {
@@ -138,7 +141,8 @@ impl Foresight {
             Some(scope) => self.alarmed.get(&scope),
             None => self.alarmed.values().min(),
         };
-        since.filter(|since| **since <= kill.at).map(|since| kill.at.since(*since))
+        let since = since.filter(|since| **since <= kill.at && !self.is_paused(kill.at));
+        since.map(|since| kill.at.since(*since))
     }
 
     /// Kills are judged on the ticks before: what this one decides came after them. `outcomes` are of
@@ -174,6 +178,10 @@ impl Foresight {
             }
         }
         self.settle(now);
+        if self.is_paused(now) {
+            self.alarmed.clear();
+        }
+        self.last = now;
         let mut alarmed: BTreeMap<ScopeName, Nanos> = BTreeMap::new();
         for (scope, since) in short_since(assessment, now) {
             let earliest = alarmed.entry(scope).or_insert(since);
@@ -181,6 +189,10 @@ impl Foresight {
         }
         let since = |(scope, since)| (scope, self.alarmed.get(&scope).copied().unwrap_or(since));
         self.alarmed = alarmed.into_iter().map(since).collect();
+    }
+
+    fn is_paused(&self, now: Nanos) -> bool {
+        now.since(self.last) > PAUSE
     }
 
     fn came_true(&mut self, scope: ScopeName) {

@@ -19,7 +19,7 @@ use super::{
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::condition::{self, Condition, Status};
 use isobar_core::model::decision::{Assessment, Decision, NodePressure};
-use isobar_core::model::sample::{Moment, Sample};
+use isobar_core::model::sample::{Moment, PAUSE, Sample};
 use isobar_core::model::snapshot::{Blame, IoRate, Scope, Snapshot};
 use isobar_core::model::stall::MemoryCause;
 use isobar_core::model::threshold::Resource;
@@ -55,6 +55,8 @@ pub struct Account {
     waits: BTreeMap<(String, String), Harm>,
     /// Since when waits are counted, if not since the first tick.
     waits_from: Option<Moment>,
+    /// Time since then of which no tick tells.
+    paused: Nanos,
     is_about_cpu: bool,
     /// Stalls for memory by the name of the pod or service, but for those at its own limits.
     stalls: BTreeMap<String, Nanos>,
@@ -86,7 +88,12 @@ impl Account {
     pub fn tick(&mut self, sample: &Sample, step: &Step) {
         let decision = &step.decision;
         self.first.get_or_insert(decision.at);
-        self.last = decision.at;
+        let before = std::mem::replace(&mut self.last, decision.at);
+        let passed = decision.at.boot.since(before.boot);
+        let is_pause = self.n_ticks > 0 && passed > PAUSE;
+        if is_pause {
+            self.paused = self.paused.plus(passed.since(step.snapshot.interval));
+        }
         self.n_ticks += 1;
         if !self.has_begun && is_within(self.begin, decision.at) {
             self.has_begun = true;
@@ -101,7 +108,7 @@ impl Account {
         for kill in &step.snapshot.oom_kills {
             self.killed(kill, decision.at, sample, &step.snapshot);
         }
-        self.conditions(&decision.assessment, decision.at);
+        self.conditions(&decision.assessment, decision.at, is_pause.then_some(before));
         self.before.in_force.clone_from(&sample.in_force);
         self.deeds(sample, decision);
         self.foresight.tick(&sample.outcomes, step);
@@ -113,7 +120,7 @@ impl Account {
     /// What was waited for so far belongs to an earlier incident.
     fn forget_waits(&mut self, at: Moment) {
         self.waits_from = Some(at);
-        (self.waits, self.stalls, self.io) = Default::default();
+        (self.waits, self.stalls, self.io, self.paused) = Default::default();
         (self.is_about_cpu, self.is_about_memory, self.is_about_io) = (false, false, false);
     }
 
@@ -194,6 +201,7 @@ impl Account {
             conditions: self.conditions,
             waits,
             waits_from: self.waits_from,
+            paused: self.paused,
             is_about_cpu: self.is_about_cpu,
             stalls,
             is_about_memory: self.is_about_memory,
@@ -282,8 +290,18 @@ impl Account {
         self.known.name(id).or_else(|| path.map(CgroupPath::told)).map(str::to_owned)
     }
 
-    /// KEP-4205's, and the kubelet's own.
-    fn conditions(&mut self, assessment: &Assessment, at: Moment) {
+    /// KEP-4205's, and the kubelet's own. A pause since `paused` ends those of which nothing tells that
+    /// they held through it.
+    fn conditions(&mut self, assessment: &Assessment, at: Moment, paused: Option<Moment>) {
+        if let Some(paused) = paused {
+            let holds = |held: &Held| {
+                assessment.conditions.iter().any(|one| {
+                    one.status == Status::True && *one.kind == *held.name && one.since == held.from
+                })
+            };
+            let open = self.conditions.iter_mut().filter(|held| held.to.is_none());
+            open.filter(|held| !holds(held)).for_each(|held| held.to = Some(paused));
+        }
         for condition in &assessment.conditions {
             let held = Held {
                 name: condition.kind.clone(),

@@ -164,6 +164,9 @@ pub struct Incident {
     /// Since when `waits` and `stalls` are counted, where an earlier incident was over after `from`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_from: Option<Moment>,
+    /// How much of the time since then no tick tells of; known while its ticks are read.
+    #[serde(skip)]
+    pub paused: Nanos,
     /// It was about CPUs: a condition of them was True, or a threshold on them was met.
     pub is_about_cpu: bool,
     /// Who stalled for memory, and not at limits of their own, the longest first.
@@ -195,12 +198,6 @@ pub struct Incident {
 }
 
 impl Incident {
-    /// How long waits were counted.
-    #[must_use]
-    pub fn waited(&self) -> Nanos {
-        self.to.boot.since(self.waits_from.unwrap_or(self.from).boot)
-    }
-
     /// Whether an agent that begins `now`, in the boot `boot_id`, can go on with it: the one before left it
     /// open in this boot, it was not over, and the span is not full.
     #[must_use]

@@ -82,11 +82,17 @@ fn held(held: &Held, incident: &Incident) -> String {
     }
 }
 
+/// How long waits were counted.
+fn waited(incident: &Incident) -> Nanos {
+    let Incident { from, to, waits_from, paused, .. } = incident;
+    to.boot.since(waits_from.unwrap_or(*from).boot).since(*paused)
+}
+
 fn waits(incident: &Incident) -> Option<String> {
     let all = by_aggressor(incident.waits.iter());
     let (_, worst) = all.first()?;
     let aggressor = who_ran(worst);
-    let span = time(incident.waited());
+    let span = time(waited(incident));
     let next = all.get(1).map_or_else(String::new, |(_, waits)| {
         format!("; while {} ran, {}", who_ran(waits), who_waited(waits))
     });
@@ -99,7 +105,7 @@ fn waits(incident: &Incident) -> Option<String> {
 
 /// Who waited for a hundredth of the time or more.
 fn stalls(incident: &Incident) -> Option<String> {
-    let span = incident.waited();
+    let span = waited(incident);
     let worst = incident.stalls.iter().filter(|stall| stall.time >= Nanos(span.0 / 100));
     let told =
         worst.map(|Stall { sufferer, time: waited }| format!("{sufferer} {}", time(*waited)));

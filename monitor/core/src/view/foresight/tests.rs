@@ -134,3 +134,30 @@ fn tally_in_words() {
     let told = [Tally::default(), kills, both].map(|tally| tally.in_words());
     insta::assert_debug_snapshot!(told);
 }
+
+#[test]
+fn alarm_is_over_after_a_pause() {
+    let at = |second: u64| Nanos(second * SECOND);
+    #[rustfmt::skip]
+    let table = [
+        // seconds of ticks that find memory short, of a kill after them, for how long it was foreseen
+        (&[100, 101][..], 102, Some(2)),
+        (&[100, 110],     111, Some(11)),
+        (&[100],          111, None),
+        (&[100, 111],     112, Some(1)), // short anew
+    ];
+    for (ticks, killed_at, want) in table {
+        let mut foresight = Foresight::default();
+        for second in ticks {
+            let mut step = Step::default();
+            step.decision.at.boot = at(*second);
+            let threshold = trigger("soft");
+            let since = at(*second);
+            let met = Met { threshold, since, is_due: true, measured: 0, missing: None };
+            step.decision.assessment.met.push(met);
+            foresight.tick(&[], &step);
+        }
+        let kill = killed(at(killed_at), None, true);
+        assert_eq!(foresight.of(&kill, OomLimit::Node), want.map(at), "{ticks:?} {killed_at}");
+    }
+}

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use isobar_core::model::cgroup::{Cgroup, CgroupPath, Limit};
+use isobar_core::model::condition::{ConditionName, Measure};
 use isobar_core::model::decision::{Action, Hold, InForce, Outcome, Phase, StepKind, Target, made};
 use isobar_core::model::stall::OomKill;
 use isobar_core::model::threshold::PressureSignal;
@@ -212,5 +213,56 @@ fn kill_is_told_of_the_last_reason_that_is_about_memory() {
         account.killed(&kill, Moment::default(), &Sample::default(), &Snapshot::default());
         let why = &account.kills[0].why;
         assert!(why.starts_with(want), "{ticks:?}: {why}");
+    }
+}
+
+fn condition_of(status: Status, since: Moment) -> Condition {
+    Condition {
+        name: ConditionName::ALL[0],
+        kind: "Contended".into(),
+        status,
+        phase: condition::Phase::Contended,
+        measure: Measure::RawSome,
+        threshold: Percent(40_00),
+        avg10: None,
+        avg60: None,
+        seen: None,
+        since,
+        judged: None,
+        why: None,
+    }
+}
+
+#[test]
+fn conditions_end_at_a_pause_unless_they_held_through_it() {
+    let at = |second: u64| {
+        let now = Nanos(second * Nanos::SECOND.0);
+        Moment { boot: now, wall: now }
+    };
+    #[rustfmt::skip]
+    let table = [
+        // when each tick was, and since when the condition is True; what is told of it, from and to; seconds
+        // of which no tick tells
+        (vec![(1, Some(1)), (2, Some(1))],             vec![(1, None)],                0),
+        (vec![(1, Some(1)), (2, None)],                vec![(1, Some(2))],             0),
+        (vec![(1, Some(1)), (2, Some(1)), (90, None)], vec![(1, Some(2))],             87),
+        (vec![(1, Some(1)), (90, Some(90))],           vec![(1, Some(1)), (90, None)], 88),
+        (vec![(1, Some(1)), (90, Some(1))],            vec![(1, None)],                88), // the agent saw all of it
+    ];
+    for (ticks, want, paused) in table {
+        let mut account = Account { has_begun: true, ..Account::default() };
+        for (second, since) in &ticks {
+            let mut step = Step::default();
+            step.decision.at = at(*second);
+            step.snapshot.interval = Nanos::SECOND;
+            let status = if since.is_some() { Status::True } else { Status::False };
+            let since = at(since.unwrap_or(*second));
+            step.decision.assessment.conditions.push(condition_of(status, since));
+            account.tick(&Sample::default(), &step);
+        }
+        let told = account.conditions.iter().map(|held| (held.from, held.to));
+        let want: Vec<_> = want.into_iter().map(|(from, to)| (at(from), to.map(at))).collect();
+        assert_eq!(told.collect::<Vec<_>>(), want, "{ticks:?}");
+        assert_eq!(account.paused, at(paused).boot, "{ticks:?}");
     }
 }

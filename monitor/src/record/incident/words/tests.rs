@@ -21,14 +21,16 @@ fn waits_are_within_the_time_in_which_they_were_counted() {
     let wait = |seconds| Nanos(seconds * Nanos::SECOND.0);
     #[rustfmt::skip]
     let table = [
-        // since when waits are counted, what is said of a stall of 2 s, within which time
-        (None,          None,                                                      "(summed over tasks, within 5m0s)"),
-        (Some(at(200)), Some("For memory waited: shop/web 2s (summed over tasks, within 1m40s)."), "(summed over tasks, within 1m40s)"),
+        // since when waits are counted, seconds without ticks, what is said of a stall of 2 s, within which time
+        (None,          0,   None,                                                      "(summed over tasks, within 5m0s)"),
+        (None,          200, Some("For memory waited: shop/web 2s (summed over tasks, within 1m40s)."), "(summed over tasks, within 1m40s)"),
+        (Some(at(200)), 0,   Some("For memory waited: shop/web 2s (summed over tasks, within 1m40s)."), "(summed over tasks, within 1m40s)"),
     ];
-    for (waits_from, of_memory, of_cpu) in table {
+    for (waits_from, paused, of_memory, of_cpu) in table {
         let incident = Incident {
             to: at(300),
             waits_from,
+            paused: wait(paused),
             waits: vec![Wait { time: wait(2), ..Wait::default() }],
             stalls: vec![Stall { sufferer: text("shop/web"), time: wait(2) }],
             ..Incident::default()
