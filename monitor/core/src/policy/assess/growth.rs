@@ -151,8 +151,8 @@ fn read_node(sample: &Sample, at: Nanos) -> Option<(Reading, Option<Room>)> {
     Some((reading, Some(Room { free, cache, active, is_apart: false, in_vain_counts: true })))
 }
 
-/// kubepods: the limit less its usage, and its page cache, also what is active of it, and reclaimable slab,
-/// as `MemAvailable` counts them. With them most nodes are full.
+/// kubepods: the limit less its usage, and its page cache, also what is active of it, as `MemAvailable`
+/// counts it. With it most nodes are full.
 ///
 /// Its reclaim counters include reclaim at each pod's own limit, which is mostly in vain, and what such
 /// a pod reads back. Both count only while tasks stall at the allocatable limit, refaults also where that
@@ -161,9 +161,8 @@ fn read_pods(kubepods: &Scope, knows_causes: bool, at: Nanos) -> Option<(Reading
     let files = kubepods.files.as_ref()?;
     let memory = files.memory;
     let (current, cache) = (memory.current?, takers::cache(files)?);
-    let stat = memory.stat.unwrap_or_default();
-    let active = stat.active_file;
-    let used = current.0.saturating_sub(cache.0.saturating_add(stat.slab_reclaimable.0));
+    let active = memory.stat.map(|stat| stat.active_file).unwrap_or_default();
+    let used = current.0.saturating_sub(cache.0);
     let stalls = kubepods.shortage.map(|union| union.avg10 > Percent(0));
     let room = memory.max.and_then(Limit::at).map(|max| Room {
         free: Bytes(max.saturating_sub(current.0)),

@@ -20,8 +20,8 @@ pub(super) fn waits_for_memory(met: &[Met], sample: &Sample) -> impl Fn(&Met) ->
 }
 
 /// Sorts what is met as it is relieved: memory, then the rest as configured. Without pids no program can
-/// be started, not even one that would free a disk: but in the kubelet's order only memory that presses
-/// comes before them.
+/// be started, not even one that would free a disk: only memory that presses comes before them, except in
+/// the kubelet's order.
 pub(super) fn sort(met: &mut [Met], order: Order) {
     let memory_presses = met.iter().any(|met| met.is_due && presses_for_memory(met));
     met.sort_by_key(|met| match met.threshold.resource() {

@@ -7,6 +7,7 @@ use super::standing::ReliefStanding;
 use super::steps::{Able, Kind};
 use super::{Question, WORTH, begin, due, of_those};
 use crate::model::decision::{Action, Candidate, Loss, Met, Relief, StepKind};
+use crate::model::threshold::Resource;
 use crate::model::workload::Pod;
 
 /// A kill of the candidate that the kubelet evicts, where there is no time to wait for its end.
@@ -31,7 +32,7 @@ pub(super) fn hurried(
 }
 
 /// The threshold for which a gentler step that is pending must give way to a kill, or one against want of
-/// something else to any step against want of memory or, but for one where memory presses, at a hard
+/// something else to a step where memory presses or, but for one against that, at a hard
 /// threshold of pids. `None` where there is time, or where a victim is being killed already.
 pub(super) fn emergency(
     question: &Question<'_>,
@@ -71,7 +72,8 @@ pub(super) fn hurry(
     if !action.step.is_final() || is_other(&first, action) {
         return begin(question, standing, first, relief);
     }
-    let growth = question.growth(&first).unwrap_or_default();
+    let is_of_memory = first.threshold.resource() == Resource::Memory;
+    let growth = question.growth(&first).filter(|_| is_of_memory).unwrap_or_default();
     let suffices = pending::held(&action.target, question.sample)
         .is_none_or(|held| held.0 >= growth.0.saturating_mul(WORTH));
     if !suffices && let Some(new) = other_taker(question, standing, action, &first) {

@@ -76,7 +76,7 @@ impl Endings {
     /// The kubelet's victim that is killed at once where there is no time to wait: it ends
     /// anyway, and holds what is missing.
     pub(super) fn hurried<'a>(&self, question: &Question<'a>, first: &Met) -> Option<&'a Pod> {
-        if Kind::of(first) != Kind::MemoryEmergency {
+        if !Kind::of(first).is_emergency() {
             return None;
         }
         self.largest(question, first, |pod, _| pod.is_evicted).map(|(pod, _)| pod)

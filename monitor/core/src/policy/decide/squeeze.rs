@@ -45,7 +45,7 @@ fn would_last(
             PressureSignal::Exhaustion(within) => (on.scope, within),
             _ => return true,
         },
-        // Others have paid for what it took, and would again.
+        // Others pay for what it took, and would again.
         Trigger::Eviction(_) if action.reason.is_hard() && !is_mark => {
             (Purpose::of(&action.reason.threshold).scope, LONGEST)
         }

@@ -60,7 +60,7 @@ pub struct ReliefStanding {
     /// Of these, who took what was short, by uid, and the threshold: they count until that is over.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) takers: BTreeMap<String, String>,
-    /// Of these, for want of what each was ended: where that presses, they alone count.
+    /// Of these, what was short when each was ended: where that presses, they alone count.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub(super) ended_for: BTreeSet<(Nanos, String, Resource)>,
     #[serde(skip_serializing_if = "is_default")]
@@ -151,7 +151,7 @@ impl ReliefStanding {
             match phase {
                 Phase::Ended { at } => self.cooling.begin(action, *at),
                 // Nothing is waited for, as when it was ordered.
-                Phase::Squeezed if question.outlook(&action.reason).is_some() => {}
+                Phase::Squeezed if squeeze::growth_against(question, action).is_some() => {}
                 Phase::Ending | Phase::Squeezed if now.since(action.deadline) <= STALE => {
                     // What the target did before that step is not known.
                     let pending =

@@ -151,18 +151,18 @@ impl Contender {
         self.used().zip(self.request).is_some_and(|(used, request)| used > request)
     }
 
-    /// What its end frees of what is promised to others: it takes again what it requests.
+    /// What its end frees of what is promised to others, without what it took itself: it takes again what
+    /// it requests.
     pub(super) fn frees_promised(&self) -> Option<u64> {
         let (used, request) = self.used().zip(self.request)?;
-        let frees = Quantity::bytes(self.frees?).beyond(request);
-        Some(frees.min(used.beyond(request)))
+        let frees = Quantity::bytes(self.frees?).beyond(request).min(used.beyond(request));
+        Some(frees.saturating_sub(self.took().unwrap_or_default()))
     }
 
-    /// Whether its end frees enough of what is promised, without what it took itself.
+    /// Whether its end frees enough of what is promised to others.
     pub(super) fn holds_promised(&self, least: u64) -> bool {
-        let took = self.took().unwrap_or_default();
-        let before = self.frees_promised().map(|frees| frees.saturating_sub(took));
-        self.spared.is_none() && before.is_some_and(|before| before > 0 && before >= least)
+        let frees = self.frees_promised().filter(|frees| *frees > 0);
+        self.spared.is_none() && frees.is_some_and(|frees| frees >= least)
     }
 
     /// Why it is not chosen for `purpose`; `None` if it may be.

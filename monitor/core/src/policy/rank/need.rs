@@ -29,7 +29,7 @@ pub struct Need {
     pub taker_from: Option<u64>,
     /// Who took this much is named, and may be marked; `None`: who is a cause.
     pub named_from: Option<u64>,
-    /// A candidate that frees this much of what it uses above its request, and took none of that, is the
+    /// A candidate that frees this much of what it uses above its request, without what it took, is the
     /// cause instead: it holds what takers were promised, all of it or, of several, what is missing and a
     /// real part.
     pub promised: Option<u64>,

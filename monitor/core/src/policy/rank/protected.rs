@@ -81,7 +81,7 @@ impl<'a> Protected<'a> {
         ids.into_iter().filter(|id| self.why(*id).is_some()).collect()
     }
 
-    /// Whether the kernel's OOM killer may be pointed at it: not at what is protected or opted out, nor
+    /// Whether the kernel's OOM killer may be pointed at it, and isobar may squeeze it beside candidates: not at what is protected or opted out, nor
     /// at services that the node could not do without.
     pub(super) fn may_be_marked(&self, id: CgroupId, scope: &Scope) -> bool {
         let is_pod = matches!(scope.place, Place::Pod { .. });

@@ -195,7 +195,8 @@ impl Collector {
         // What is started again takes what it had: that did not cause the shortage.
         let is_end = |action: &Action| action.is_enforced && action.step.is_final();
         let acted = decisions.iter().filter(|one| one.relief.actions.iter().any(is_end));
-        let ends = acted.map(|one| one.at).chain(kills.iter().map(|kill| kill.at));
+        let kills = kills.iter().filter(|kill| kill.limit.is_none()).map(|kill| kill.at);
+        let ends = acted.map(|one| one.at).chain(kills);
         let until = ends.map(|at| axis.slot(at)).min().unwrap_or(axis.n - 1);
         let growth = |points: &[Option<u64>]| growth(points.get(..=until).unwrap_or(points));
         let (memory, cpu) = (

@@ -14,17 +14,17 @@ const GONE: usize = 1_024;
 
 #[derive(Debug)]
 struct Cgroup {
-    /// That of the pod, for a container.
+    /// A container has the name of its pod.
     name: String,
     path: CgroupPath,
-    /// `memory.max`.
+    /// Its `memory.max` when isobar last looked.
     max: Option<Limit>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Known {
     cgroups: BTreeMap<CgroupId, Cgroup>,
-    /// Those that named them.
+    /// The pods by which the cgroups have their names.
     pods: Option<Pods>,
 }
 

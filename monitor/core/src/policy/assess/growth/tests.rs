@@ -170,7 +170,6 @@ fn growth_of_kubepods() {
         ("cache filled",  at,               |t| (800 + 20 * t, 20 * t, 0),     0,     Some(200), 0,  None),
         ("cache used",    at,               |t| (1_000, 400 - 20 * t, 20 * t), 0,     Some(400), 0,  None),
         ("read back",     at,               |t| (1_000, 400 - 20 * t, 20 * t), 2_000, Some(200), 20, Some(10)),
-        ("dentries",      at,               |t| (800 + 20 * t, 0, 0),          0,     Some(200), 0,  None),
         ("full of cache", at,               |_| (1_000, 600, 0),               0,     Some(600), 0,  None),
         ("no limit",      Some(Limit::Max), |t| (800 + 10 * t, 0, 0),          0,     None,      10, None),
         ("limit unread",  None,             |t| (800 + 10 * t, 0, 0),          0,     None,      10, None),
@@ -184,9 +183,7 @@ fn growth_of_kubepods() {
             sample.at.boot = seconds(t);
             let mut kubepods = pods(*limit, current, inactive, active);
             let files = Arc::make_mut(kubepods.files.as_mut().unwrap());
-            let stat = files.memory.stat.as_mut().unwrap();
-            stat.workingset_refault_file = refaults * t;
-            stat.slab_reclaimable = Bytes(if *what == "dentries" { 20 * t * MIB } else { 0 });
+            files.memory.stat.as_mut().unwrap().workingset_refault_file = refaults * t;
             got = outlooks(
                 &sample,
                 Some((CgroupId(2), &kubepods)),
