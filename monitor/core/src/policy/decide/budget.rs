@@ -56,8 +56,7 @@ impl ReliefStanding {
         self.room_again(relief, presses)
     }
 
-    /// When there is room again; `None` if there is. Where one resource `presses`, its own victims alone
-    /// count.
+    /// When there is room again; `None` if there is. Of a resource that `presses` its own victims count.
     fn room_again(&self, relief: &Relief, presses: Option<Resource>) -> Option<Nanos> {
         let is_of = |(at, uid): &(Nanos, String), resource| {
             self.ended_for.contains(&(*at, uid.clone(), resource))

@@ -96,8 +96,8 @@ impl Shortage<'_> {
         }
     }
 
-    /// A squeeze of a party that is no candidate and took half of the loss or more: the kernel would take
-    /// an innocent one in its place.
+    /// A squeeze of a party that is no candidate and took half of the loss or more, so that neither the
+    /// kernel nor a hard threshold of the kubelet ends another one for it.
     fn squeeze_other(&self, standing: &ReliefStanding, reason: &Met) -> Option<Proposal> {
         let taker = self.largest().filter(|taker| !self.is_candidate(taker))?;
         let is_most = taker.taken.0 >= self.loss.lost.0 / 2;

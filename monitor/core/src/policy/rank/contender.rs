@@ -151,8 +151,8 @@ impl Contender {
         self.used().zip(self.request).is_some_and(|(used, request)| used > request)
     }
 
-    /// What its end frees of what is promised to others, without what it took itself: it takes again what
-    /// it requests.
+    /// What its end frees of what is promised to others, without what it took itself. What it requests it
+    /// takes again when it is started again.
     pub(super) fn frees_promised(&self) -> Option<u64> {
         let (used, request) = self.used().zip(self.request)?;
         let frees = Quantity::bytes(self.frees?).beyond(request).min(used.beyond(request));

@@ -30,8 +30,8 @@ pub struct Need {
     /// Who took this much is named, and may be marked; `None`: who is a cause.
     pub named_from: Option<u64>,
     /// A candidate that frees this much of what it uses above its request, without what it took, is the
-    /// cause instead: it holds what takers were promised, all of it or, of several, what is missing and a
-    /// real part.
+    /// cause instead: it holds all that takers were promised or, of several, what is missing and a real part
+    /// of that, which is an eighth.
     pub promised: Option<u64>,
     /// Pods grew within what they request alone, and what belongs to no party is more.
     pub is_of_others: bool,
