@@ -146,6 +146,8 @@ impl Agent {
         command.env("ISOBAR_STATE_DIR", dir.path().join("state"));
         // Nor in the node's own recording.
         command.env("ISOBAR_NO_RECORD", "true");
+        // On a busy machine the other tests alone would have the programs detached for a pause.
+        command.env("ISOBAR_PROBE_BUDGET", "100");
         command.args(arguments).args(["--listen", &address.to_string()]).stderr(stderr);
         let agent = Self { process: command.spawn().unwrap(), address, dir };
         for _ in 0..200 {

@@ -5,7 +5,7 @@ use std::fs;
 use isobar::record::advice::advise;
 use isobar::record::journal::Ring;
 use isobar::record::reader::{ReadError, Recording};
-use isobar::record::replay::{Replay, Replayed};
+use isobar::record::replay::{Replay, Replayed, always};
 use isobar::record::what_if::WhatIf;
 use isobar_core::view::Document;
 use serde_json::Value;
@@ -180,7 +180,8 @@ async fn advice_previews_a_change() {
         cpuManagerPolicy: static\ncpuManagerPolicyOptions: {strict-cpu-reservation: \"true\"}\n";
     let settings = isobar::config::settings(config, "change", std::path::Path::new("")).unwrap();
     let recording = Recording::open(&leak()).unwrap();
-    let verb = advise(recording, Some(&settings), |why| panic!("{why}"), |_| true).unwrap();
+    let verb =
+        advise(recording, Some(&*always(settings)), |why| panic!("{why}"), |_| true).unwrap();
     let verb = serde_json::to_value(verb.unwrap()).unwrap();
     let limits = |of: &Value| -> Vec<_> {
         of["pods"].as_array().unwrap().iter().map(|one| one["limit"].clone()).collect()

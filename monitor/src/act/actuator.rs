@@ -4,6 +4,7 @@
 mod ending;
 mod prune;
 mod steps;
+mod take;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -25,9 +26,7 @@ use super::reclaim::Reclaim;
 use super::target::{Node, OpenTarget};
 use crate::clock;
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
-use isobar_core::model::decision::{
-    Action, InForce, Outcome, OutcomeResult, Release, StepKind, Target,
-};
+use isobar_core::model::decision::{InForce, Outcome, OutcomeResult, Release, StepKind, Target};
 use isobar_core::model::pattern::PathPattern;
 use isobar_core::model::units::Nanos;
 
@@ -118,7 +117,11 @@ impl Actuator {
             extends_marks: true,
             pruned,
         };
+        // A squeeze that was taken back, as the ledger could not tell, is not written once more.
+        let overrides = actuator.ledger.overrides().iter();
+        actuator.mended = overrides.map(|one| (one.cgroup, one.file.clone())).collect();
         actuator.prune(clock::now().boot);
+        actuator.mended.clear();
         Ok(actuator)
     }
 
@@ -154,7 +157,7 @@ impl Actuator {
         let mut before = std::mem::take(&mut self.prepared);
         let mut n_held = 0;
         for target in targets.iter().take(PREPARED) {
-            let most = PREPARED_HELD - n_held;
+            let most = PREPARED_HELD.saturating_sub(n_held);
             let known = before.iter().position(|one| one.is_of(target) && one.is_fresh(node));
             let opened = match known.map(|i| before.swap_remove(i)) {
                 Some(mut opened) => opened.look(node, most).map(|()| opened),
@@ -166,24 +169,6 @@ impl Actuator {
                 self.prepared.push(opened);
             }
         }
-    }
-
-    /// Takes one step. One that is not enforced goes the same way up to the last write.
-    pub fn take(&mut self, action: &Action) -> Outcome {
-        let began = clock::now().boot;
-        let done = match action.step {
-            StepKind::Mark => self.mark(action, began).map(Done::from),
-            StepKind::Reclaim => self.reclaim(action, began),
-            StepKind::Squeeze => self.squeeze(action, began).map(Done::from),
-            StepKind::Evict | StepKind::StopContainers | StepKind::KillContainers => {
-                match self.end(action, began) {
-                    Ok(outcome) => return outcome,
-                    Err(error) => Err(error),
-                }
-            }
-            StepKind::ReleaseMemory => self.release_memory(action),
-        };
-        outcome(action.id, began, done)
     }
 
     /// Takes a squeeze back; `None` where it fails in the same way as the last time.

@@ -194,7 +194,7 @@ impl Ledger {
                 !is_surplus && now.since(at) < REMEMBERED
             }
         });
-        if (actions.len(), overrides.len()) != before {
+        if (actions.len(), overrides.len()) != before || self.trouble.is_some() {
             self.save_or_note();
         }
     }

@@ -166,7 +166,7 @@ impl Limits {
         if let Err(why) = remembered.announce(write, id, &live) {
             return end(LimitResult::Failed, &live, before, why.to_string());
         }
-        let before = Some(before.unwrap_or_else(|| live.clone()));
+        let before = remembered.entry(write, id).map(|entry| entry.before.clone());
         let after = match cgroup.write(&write.file, &write.value) {
             Ok(after) => after,
             Err(why) => return end(LimitResult::Failed, &live, before, why),

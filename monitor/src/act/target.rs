@@ -101,15 +101,15 @@ impl OpenTarget {
     /// Lists its processes again, and checks that all of them may be ended.
     pub(super) fn look(&mut self, node: Node<'_>, most: usize) -> Result<(), ActError> {
         self.held.retain(|held| !held.has_ended());
+        self.held.truncate(most);
         (self.n_before, self.unseen) = (0, None);
         let mut n_left = self.n_work();
         for group in self.parts.iter().flat_map(|part| &part.work) {
             node.deny.allows(group)?;
             node.deny.allows_below(group)?;
             // One with many processes leaves the others their share.
-            let share = most.saturating_sub(self.held.len()) / n_left;
+            let most = self.held.len() + most.saturating_sub(self.held.len()) / n_left;
             n_left -= 1;
-            let most = self.held.len() + share;
             let Listed { pids, hidden, refused, .. } = hold(group, &mut self.held, most)?;
             node.deny.allows_pids(&group.path, &pids)?;
             if hidden > 0 {

@@ -10,9 +10,8 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, sleep_until};
 
-use isobar_core::model::decision::{Decision, Hold, Met, Trigger};
+use isobar_core::model::decision::{Decision, Hold, Met};
 use isobar_core::model::sample::Cause;
-use isobar_core::model::threshold::{PressureSignal, Signal};
 
 /// Between two ticks when nothing is the matter.
 pub(super) const TICK: Duration = Duration::from_secs(1);
@@ -131,7 +130,10 @@ async fn rings(alarm: Option<&AsyncFd<OwnedFd>>) {
 fn is_urgent(decision: &Decision) -> bool {
     match &decision.relief.held {
         Some(Hold::Settling { .. } | Hold::KernelKilled { .. } | Hold::Ending { .. }) => true,
-        None => !decision.relief.actions.is_empty() || decision.assessment.met.iter().any(runs_out),
+        None => {
+            !decision.relief.actions.is_empty()
+                || decision.assessment.met.iter().any(Met::presses_for_memory)
+        }
         Some(
             Hold::CoolingDown { .. }
             | Hold::InGrace
@@ -141,7 +143,7 @@ fn is_urgent(decision: &Decision) -> bool {
             | Hold::Marked
             | Hold::NotYetKnown
             | Hold::TakenByOther { .. },
-        ) => decision.assessment.met.iter().any(runs_out),
+        ) => decision.assessment.met.iter().any(Met::presses_for_memory),
         Some(
             Hold::BudgetSpent { .. }
             | Hold::Observed { .. }
@@ -152,16 +154,6 @@ fn is_urgent(decision: &Decision) -> bool {
             | Hold::UseUnknown
             | Hold::NothingHelps,
         ) => false,
-    }
-}
-
-fn runs_out(met: &Met) -> bool {
-    match met.threshold {
-        Trigger::Pressure(threshold) => matches!(threshold.on, PressureSignal::Exhaustion(_)),
-        Trigger::Eviction(threshold) => {
-            let memory = [Signal::MemoryAvailable, Signal::AllocatableMemoryAvailable];
-            threshold.is_hard() && memory.contains(&threshold.signal)
-        }
     }
 }
 

@@ -177,7 +177,8 @@ impl Past {
             let begun = boot::begun(&ring, &facts.boot_id, snapshot.at);
             let mode = vec![Capability::relief(&settings.relief)];
             let step = Step { snapshot, decision, ..Step::default() };
-            let mut publisher = Publisher::new(facts, begun, channel().0).after(oom_kills);
+            let mut publisher = Publisher::new(facts, begun, channel().0);
+            publisher.add_kills(oom_kills.into_iter());
             publisher.set_settings(&settings);
             return Ok(publisher.view(step, mode, Cost::default())());
         }

@@ -7,6 +7,7 @@ pub mod boot;
 pub mod incident;
 mod index;
 pub mod journal;
+pub(crate) mod known;
 mod lines;
 pub mod moment;
 pub mod reader;

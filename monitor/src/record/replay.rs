@@ -3,8 +3,10 @@
 //! In: a recording. Out: for each tick the recorded decision, and the one that this code makes.
 
 mod limit;
+mod own;
 
 use self::limit::PodsLimit;
+use self::own::Own;
 use super::ahead::Ahead;
 use super::reader::{Entry, ReadError, Recorded, Recording};
 use isobar_core::model::decision::Decision;
@@ -40,13 +42,22 @@ pub fn canonical(decision: &Decision) -> serde_json::Result<String> {
     serde_json::to_string(decision)
 }
 
+/// What other settings are where these were recorded.
+pub type Other = dyn Fn(&Settings) -> Settings + Send;
+
+/// The same ones whatever was recorded.
+#[must_use]
+pub fn always(settings: Settings) -> Box<Other> {
+    Box::new(move |_| settings.clone())
+}
+
 pub struct Replay {
     entries: Ahead,
     /// Read by [`Replay::step_before`] and later than it was asked for.
     later: Option<Entry>,
-    other: Option<Settings>,
+    other: Option<Box<Other>>,
     /// Settings that take over at the first tick at or after a moment of the wall clock.
-    coming: Option<(Nanos, Settings)>,
+    coming: Option<(Nanos, Box<Other>)>,
     /// `None` before the first header, and after a loss until the next.
     engine: Option<Engine>,
     /// The engine that made the last tick, if it has no more to make.
@@ -54,6 +65,8 @@ pub struct Replay {
     facts: Option<NodeFacts>,
     /// What the other settings give all pods.
     limit: Option<PodsLimit>,
+    /// The steps that the other settings have taken.
+    own: Option<Own>,
     /// To be told after the tick.
     notice: Option<String>,
 }
@@ -71,14 +84,15 @@ impl Replay {
     /// other settings would have changed on the node.
     pub fn new(recording: Recording, other: Option<Settings>) -> Self {
         let entries = Ahead::of(recording);
-        let (later, coming, engine, former, facts, limit, notice) = Default::default();
-        Self { entries, later, other, coming, engine, former, facts, limit, notice }
+        let other = other.map(always);
+        let (later, coming, engine, former, facts, limit, own, notice) = Default::default();
+        Self { entries, later, other, coming, engine, former, facts, limit, own, notice }
     }
 
-    /// With the recorded settings before `begin` on the wall clock, and with `other` ones from there on,
-    /// as if they had been reloaded then.
+    /// With the recorded settings before `begin` on the wall clock, and from there on with what `other`
+    /// makes of them, as if that had been reloaded then.
     #[must_use]
-    pub fn changed_at(recording: Recording, begin: Nanos, other: Settings) -> Self {
+    pub fn changed_at(recording: Recording, begin: Nanos, other: Box<Other>) -> Self {
         Self { coming: Some((begin, other)), ..Self::new(recording, None) }
     }
 
@@ -139,7 +153,14 @@ impl Replay {
                 self.former = None;
                 let told = self.limit.as_mut().and_then(|limit| limit.put_in(&mut sample));
                 self.notice = told.or(self.notice.take());
-                Stepped::Tick { recorded, step: Box::new(engine.step(sample)) }
+                if let Some(own) = &mut self.own {
+                    own.put_in(&mut sample);
+                }
+                let step = Box::new(engine.step(sample));
+                if let Some(own) = &mut self.own {
+                    own.note(&recorded, &step.decision.relief.actions);
+                }
+                Stepped::Tick { recorded, step }
             }
             Entry::Lost(why) => {
                 // The engine's standing is from before the loss; the next header has the right one.
@@ -156,9 +177,10 @@ impl Replay {
         let (Some(engine), Some(facts)) = (&self.engine, &self.facts) else { return };
         let Some((_, other)) = self.coming.take_if(|(begin, _)| wall >= *begin) else { return };
         let recorded = engine.settings().clone();
-        let settings = Settings { generation: recorded.generation, ..other.clone() };
-        let next = engine.with_settings(settings);
-        self.limit = Some(PodsLimit::new(None, recorded, other.clone(), facts.n_cpus));
+        let settings = Settings { generation: recorded.generation, ..other(&recorded) };
+        let next = engine.with_settings(settings.clone());
+        self.own = Some(Own::of(&next));
+        self.limit = Some(PodsLimit::new(None, recorded, settings, facts.n_cpus));
         self.other = Some(other);
         self.follow(Some(next));
     }
@@ -172,11 +194,12 @@ impl Replay {
     fn begin(&mut self, header: Header) -> Stepped {
         let n_cpus = header.facts.n_cpus;
         let (before, recorded) = (self.limit.take(), &header.settings);
+        let other = self.other.as_ref().map(|other| other(recorded));
         let limit = |other: &Settings| {
             PodsLimit::new(before.as_ref(), recorded.clone(), other.clone(), n_cpus)
         };
-        self.limit = self.other.as_ref().map(limit);
-        let mut settings = self.other.clone().unwrap_or_else(|| header.settings.clone());
+        self.limit = other.as_ref().map(limit);
+        let mut settings = other.unwrap_or_else(|| header.settings.clone());
         // Decisions name the generation of the configuration, and do not depend on it.
         settings.generation = header.settings.generation;
         if let Some(engine) = self.engine.as_ref().filter(|_| header.continues) {
@@ -192,12 +215,12 @@ impl Replay {
             (is_same_run && next > last).then(|| next - last)
         });
         // What the recorded settings only observed is not in force under the other ones.
-        let engine = Engine::new(header.settings, header.standing);
-        self.follow(Some(if self.other.is_some() {
-            engine.with_settings(settings)
-        } else {
-            engine
-        }));
+        let mut engine = Engine::new(header.settings, header.standing);
+        if self.other.is_some() {
+            engine = engine.with_settings(settings);
+            self.own = Some(Own::of(&engine));
+        }
+        self.follow(Some(engine));
         let who = format!("isobar {} on {}", header.isobar, header.facts.name);
         self.facts = Some(header.facts);
         match paused {

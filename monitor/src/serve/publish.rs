@@ -1,6 +1,7 @@
 //! From a finished tick to what every client sees of it.
 //! In: a `Step`. Out: a [`View`] in a watch channel; the newest replaces the one before.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::fmt;
 use std::path::PathBuf;
@@ -21,6 +22,7 @@ use super::totals::Totals;
 use crate::record::incident::Counts;
 use crate::record::incident::shelf::Shelf;
 use crate::record::journal::Ring;
+use crate::record::known::Cgroups;
 use isobar_core::model::capability::Capability;
 use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::cost::Cost;
@@ -141,6 +143,8 @@ impl Published {
 pub struct Publisher {
     facts: Arc<NodeFacts>,
     kills: VecDeque<OomRecord>,
+    /// The cgroups of a recording: nothing is published before its ticks.
+    known: Cgroups,
     limits: Vec<LimitState>,
     resources: Option<Arc<NodeResources>>,
     lasting: Lasting,
@@ -167,8 +171,8 @@ impl Publisher {
         let kills = VecDeque::with_capacity(OOM_KILLS_KEPT);
         let (facts, recorder) = (Arc::new(facts), Recorder::new(room));
         let lasting = Lasting { started, ..Lasting::default() };
-        let (limits, resources, outcomes) = Default::default();
-        Self { facts, kills, limits, resources, lasting, recorder, outcomes, to }
+        let (known, limits, resources, outcomes) = Default::default();
+        Self { facts, kills, known, limits, resources, lasting, recorder, outcomes, to }
     }
 
     /// Sets the limits that the following views show.
@@ -308,7 +312,7 @@ impl Publisher {
     }
 
     /// The OOM kills of a tick, with the names of their cgroups: those that are gone already were
-    /// in the view before.
+    /// in the view before, or are known.
     #[must_use]
     pub fn named_kills(&self, snapshot: &Snapshot) -> Vec<OomRecord> {
         if snapshot.oom_kills.is_empty() {
@@ -319,9 +323,13 @@ impl Publisher {
         let scope_of = |id: CgroupId| {
             snapshot.scopes.get(&id).or_else(|| before.and_then(|before| before.scopes.get(&id)))
         };
-        let path_of = |id: CgroupId| scope_of(id).map(|scope| scope.path.clone());
+        let path_of = |id: CgroupId| {
+            scope_of(id).map(|scope| &scope.path).or_else(|| self.known.path(id)).cloned()
+        };
+        let known = |id| self.known.full_name(id).map(str::to_owned);
         let record = |kill: &OomKill| {
             let victim = scope_of(kill.victim).and_then(|scope| name_in(snapshot, scope));
+            let victim = victim.or_else(|| known(kill.victim));
             OomRecord::of(kill, snapshot.at, victim, path_of)
         };
         snapshot.oom_kills.iter().map(record).collect()
@@ -331,6 +339,7 @@ impl Publisher {
     pub(super) fn record(&mut self, step: &mut Step, cost: Option<&Cost>) {
         weigh(&mut step.snapshot);
         let kills = self.named_kills(&step.snapshot);
+        self.learn(&step.snapshot);
         let outcomes = std::mem::take(&mut self.outcomes);
         let settings = self.lasting.settings.as_ref();
         let thresholds = settings.map_or(&[][..], |settings| &settings.eviction.thresholds);
@@ -357,9 +366,13 @@ impl Publisher {
         self.lasting.started = started;
     }
 
-    /// The kills before the next tick, newest first.
-    pub(super) fn set_kills(&mut self, kills: impl Iterator<Item = OomRecord>) {
-        self.kills = kills.take(OOM_KILLS_KEPT).collect();
+    /// Kills before the next tick, beside those that it remembers itself.
+    pub fn add_kills(&mut self, kills: impl Iterator<Item = OomRecord>) {
+        let kills: Vec<_> =
+            kills.filter(|new| self.kills.iter().all(|own| own.kill != new.kill)).collect();
+        self.kills.extend(kills);
+        self.kills.make_contiguous().sort_by_key(|one| Reverse(one.kill.at));
+        self.kills.truncate(OOM_KILLS_KEPT);
     }
 
     /// Takes note of the kills of a tick.
@@ -367,11 +380,20 @@ impl Publisher {
         let new = self.named_kills(snapshot);
         new.into_iter().for_each(|record| self.kills.push_front(record));
         self.kills.truncate(OOM_KILLS_KEPT);
+        self.learn(snapshot);
     }
 
-    /// Takes note of the kills before the first tick, newest first.
-    #[must_use]
-    pub fn after(self, kills: Vec<OomRecord>) -> Self {
-        Self { kills: kills.into(), ..self }
+    /// Takes note of the cgroups of a tick of a recording: they may be gone when a kill is told.
+    fn learn(&mut self, snapshot: &Snapshot) {
+        if self.to.borrow().is_some() || !self.known.lacks(snapshot) {
+            return;
+        }
+        let (scopes, pods) = (snapshot.scopes.clone(), snapshot.pods.clone());
+        let mut named = Snapshot { scopes, pods, ..Snapshot::default() };
+        name_scopes(&mut named);
+        self.known.see(&named);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -133,6 +133,13 @@ impl Met {
         matches!(self.threshold, Trigger::Eviction(threshold) if threshold.is_hard())
     }
 
+    /// Whether memory will be gone soon, or is below a hard threshold: there is no time to be told no.
+    #[must_use]
+    pub fn presses_for_memory(&self) -> bool {
+        let is_memory = self.threshold.resource() == Resource::Memory;
+        is_memory && (self.is_hard() || self.threshold.is_forecast())
+    }
+
     /// When its grace period was over, or will be.
     #[must_use]
     pub fn due_since(&self) -> Nanos {
@@ -180,10 +187,13 @@ impl Trigger {
     /// True if it looks at an average, which goes on telling for a while of what is over.
     #[must_use]
     pub fn is_average(&self) -> bool {
-        match self {
-            Self::Eviction(_) => false,
-            Self::Pressure(threshold) => !matches!(threshold.on, PressureSignal::Exhaustion(_)),
-        }
+        matches!(self, Self::Pressure(_)) && !self.is_forecast()
+    }
+
+    /// True if it tells how long memory lasts.
+    #[must_use]
+    pub fn is_forecast(&self) -> bool {
+        matches!(self, Self::Pressure(one) if matches!(one.on, PressureSignal::Exhaustion(_)))
     }
 
     /// Its name: the kubelet's signal, or ours as `kubepods.memory.pressure`.

@@ -4,11 +4,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::cgroup::CgroupId;
-use crate::model::decision::{Assessment, Decision, Met, Order, Ranking, Target, Trigger};
+use crate::model::decision::{Assessment, Decision, Met, Order, Ranking, Target};
 use crate::model::sample::Sample;
 use crate::model::settings::Settings;
 use crate::model::snapshot::{Averages, Snapshot};
-use crate::model::threshold::{PressureSignal, Resource};
+use crate::model::threshold::Resource;
 use crate::model::units::{Nanos, scale};
 use crate::model::unsampled::unsampled;
 use crate::policy::assess::conditions::ConditionStanding;
@@ -169,8 +169,11 @@ impl Engine {
         let kubepods = scope::kubepods(&snapshot);
         let limited = takers.limited(&snapshot, kubepods.map(|(_, pods)| pods));
         let kubepods = kubepods.map(|(id, _)| id);
+        let node =
+            Node { sample: &sample, snapshot: &snapshot, harm: &standing.harm, takers, settings };
+        let stalled = || node.stalled();
         let (mut assessment, others) =
-            assess(settings, &sample, &snapshot, limited, &mut standing.assess);
+            assess(settings, &sample, &snapshot, limited, stalled, &mut standing.assess);
         standing.takers.note_short(&assessment.met);
         let takers = &standing.takers;
 
@@ -277,11 +280,7 @@ fn missing(met: &Met, now: Nanos) -> u64 {
 /// That memory will run out, while nothing is due: a forecast that has not lasted for its grace.
 fn foretold(assessment: &Assessment) -> Option<Met> {
     let mut met = assessment.met.iter().filter(|_| assessment.first.is_none());
-    let is_forecast = |met: &&Met| match met.threshold {
-        Trigger::Pressure(threshold) => matches!(threshold.on, PressureSignal::Exhaustion(_)),
-        Trigger::Eviction(_) => false,
-    };
-    met.find(is_forecast).copied()
+    met.find(|met| met.threshold.is_forecast()).copied()
 }
 
 /// For what a victim may be needed soon: a threshold that is met, in its grace or not, or memory

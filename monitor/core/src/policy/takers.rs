@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use self::acted::{acted_on, ended_by_isobar, is_of_taker};
+use self::acted::{Killed, acted_on, ended_by_isobar, is_of_taker};
 use self::anew::Anew;
 use self::figures::Holding;
 pub(crate) use self::figures::{Counts, cache, counted, freed_by_end, held, locked, swapped};
@@ -35,7 +35,7 @@ use self::room::Rooms;
 use self::written::Written;
 use crate::model::cgroup::{Cgroup, CgroupId};
 use crate::model::condition::ScopeName;
-use crate::model::decision::{Action, Met, Phase, StepKind, Trigger};
+use crate::model::decision::{Action, Met, Phase, StepKind};
 use crate::model::node::Meminfo;
 use crate::model::pod::Place;
 use crate::model::sample::Sample;
@@ -65,6 +65,8 @@ pub(crate) const OF_LARGEST: u64 = 4;
 const LEAST: u64 = 1 << 20;
 /// What a smaller service takes again is no cause of anything; of these there may be very many.
 const LEAST_OF_SERVICE: u64 = 16 << 20;
+/// Who holds less by this part has given back what was its own.
+const GIVEN_BACK: u64 = 8;
 /// In so much time a leak shows that is too slow to be seen in ten seconds.
 const YOUNG: Nanos = Nanos(30 * Nanos::SECOND.0);
 /// The last two seconds count more than the eight before: growth that slows ends soon.
@@ -81,6 +83,7 @@ pub struct TakerStanding {
     fills: Fills,
     heirs: Heirs,
     anew: Anew,
+    killed: Killed,
 }
 
 /// When readings were taken, and what the node had in use.
@@ -125,7 +128,10 @@ impl TakerStanding {
             self.go_on(sample, parties);
         }
         self.fills.update(sample, parties);
-        self.anew.update(before, sample, parties);
+        let mut anew = std::mem::take(&mut self.anew);
+        anew.update(before, sample, parties, |id| self.has_given_back(id, now, parties));
+        self.anew = anew;
+        self.killed.update(before, sample);
         self.forget_ended(before, sample, parties);
         let n = self.slots.len();
         let is_dense = n >= 2 && now.since(self.slots[n - 2].at) < SPACING[0].1;
@@ -176,12 +182,10 @@ impl TakerStanding {
     pub(crate) fn note_short(&mut self, met: &[Met]) {
         let Some(last) = self.slots.back_mut() else { return };
         self.fills.note_short(met, last.at);
-        for Met { threshold, .. } in met {
-            if threshold.resource() == Resource::Memory && matches!(threshold, Trigger::Eviction(_))
-            {
-                let scope = Purpose::of(threshold).scope;
-                last.short[usize::from(scope == ScopeName::Kubepods)] = true;
-            }
+        let of_memory = |met: &&Met| met.threshold.resource() == Resource::Memory;
+        for met in met.iter().filter(of_memory).filter(|met| met.is_hard()) {
+            let scope = Purpose::of(&met.threshold).scope;
+            last.short[usize::from(scope == ScopeName::Kubepods)] = true;
         }
     }
 
@@ -196,6 +200,17 @@ impl TakerStanding {
         let n = self.parties.get(&id).map(VecDeque::len);
         let first = n.and_then(|n| self.slots.get(self.slots.len().checked_sub(n)?));
         first.zip(self.slots.back()).is_some_and(|(first, last)| last.at.since(first.at) < YOUNG)
+    }
+
+    /// Whether a party holds less by a real part than it did within the last ten seconds, or when it was
+    /// read last; true too where that is not known.
+    fn has_given_back(&self, id: CgroupId, now: Nanos, there: &Parties<'_>) -> bool {
+        let has = there.get(&id).and_then(|scope| held(scope.files.as_deref()?));
+        let readings = self.parties.get(&id).into_iter().flat_map(|readings| readings.iter().rev());
+        let lately = self.slots.iter().rev().zip(readings).enumerate();
+        let lately = lately.take_while(|(n, (slot, _))| *n == 0 || now.since(slot.at) <= SHORTEST);
+        let had = lately.map(|(_, (_, reading))| reading.most(Counts::Held)).max();
+        has.zip(had).is_none_or(|(has, had)| has.0 <= had - had / GIVEN_BACK)
     }
 
     /// Drops parties that ended: what they held came back to the node, but for shared memory and tmpfs.
@@ -226,7 +241,10 @@ impl TakerStanding {
             // The kernel took a service that was marked, or at its limit; of a pod it takes containers.
             let is_evicted = match place {
                 Place::Other => marked.contains(&id) || was_killed(cgroup, before, sample),
-                _ => pod_at(&place, before).is_some_and(is_evicted),
+                _ => {
+                    let was_killed = self.killed.ids().any(|killed| killed == id);
+                    was_killed || pod_at(&place, before).is_some_and(is_evicted)
+                }
             };
             let is_victim = takers.contains(&id) || is_evicted && !payers.contains(&id);
             let kept = |counts| self.kept(&readings, slot, counts);

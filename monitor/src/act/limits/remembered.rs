@@ -130,6 +130,9 @@ impl Remembered {
         let LimitWrite { what, cgroup, file, value } = write.clone();
         match self.content.limits.iter_mut().find(|entry| entry.is_of(write)) {
             Some(entry) => {
+                if entry.is_overwritten_by(live) {
+                    entry.before = live.to_owned();
+                }
                 entry.what = what;
                 entry.pending = Some(value);
             }
@@ -142,7 +145,8 @@ impl Remembered {
         self.save()
     }
 
-    /// Notes that `write` stands, if it was announced or anything was written there before.
+    /// Notes that `write` stands, if it was announced or anything was written there before. What another
+    /// writer wrote is its own, and not taken back.
     pub(super) fn confirm(
         &mut self,
         write: &LimitWrite,
@@ -151,6 +155,10 @@ impl Remembered {
         let mut entries = self.content.limits.iter_mut();
         let known = entries.find(|entry| entry.is_of(write) && entry.id == id);
         let Some(entry) = known else { return Ok(()) };
+        if entry.is_overwritten_by(&write.value) {
+            self.content.limits.retain(|entry| !(entry.is_of(write) && entry.id == id));
+            return self.save();
+        }
         let (written, pending) = (Some(write.value.clone()), None);
         if entry.written == written && entry.pending == pending {
             return Ok(());

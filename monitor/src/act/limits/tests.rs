@@ -236,6 +236,27 @@ fn roll_back_leaves_limits_of_another_writer() {
 }
 
 #[test]
+fn roll_back_gives_back_what_another_writer_wrote_last() {
+    #[rustfmt::skip]
+    let table = [
+        // what another writer wrote over 39, what is held then; the result, and what is there after the roll-back
+        (50, 39, Drifted, "50"),
+        (50, 40, Drifted, "50"),
+        (50, 50, Kept,    "50"),
+    ];
+    for (other, value, result, want) in table {
+        let node = Node::new();
+        let mut limits = node.limits();
+        limits.hold(&[write("cpu.weight", 39)], true, seconds(1));
+        node.set("cgroup/kubepods/cpu.weight", &other.to_string());
+        let got = only(limits.hold(&[write("cpu.weight", value)], true, seconds(2)));
+        assert_eq!(got.result, result, "{value}");
+        node.limits().roll_back(WrittenLimit::Allocatable);
+        assert_eq!(node.get("cpu.weight"), want, "{value}");
+    }
+}
+
+#[test]
 fn limits_of_another_boot_or_cgroup_are_ignored() {
     let node = Node::new();
     node.limits().hold(&[write("cpu.weight", 39)], true, seconds(1));
@@ -264,16 +285,16 @@ fn announced(node: &Node, live: &str) {
 fn limits_survive_a_crash_before_the_write() {
     #[rustfmt::skip]
     let table = [
-        // what stands there after the crash, held again, taken back instead
-        ("100", Written, Kept),
-        ("39",  Kept,    Written),
-        ("50",  Drifted, Drifted),
+        // what stands there after the crash, held again, what stood there before that, taken back instead
+        ("100", Written, "100", Kept),
+        ("39",  Kept,    "100", Written),
+        ("50",  Drifted, "50",  Drifted), // another writer's
     ];
-    for (live, held, back) in table {
+    for (live, held, before, back) in table {
         let node = Node::new();
         announced(&node, live);
         let got = only(node.limits().hold(&[write("cpu.weight", 39)], true, seconds(1)));
-        assert_eq!((got.result, got.before.as_deref()), (held, Some("100")), "{live}");
+        assert_eq!((got.result, got.before.as_deref()), (held, Some(before)), "{live}");
         let node = Node::new();
         announced(&node, live);
         let got = only(node.limits().roll_back(WrittenLimit::Allocatable));

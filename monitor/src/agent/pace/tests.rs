@@ -7,6 +7,7 @@ use tokio::time::timeout;
 use super::*;
 use crate::clock;
 use isobar_core::model::decision::made;
+use isobar_core::model::threshold::PressureSignal;
 use isobar_core::model::units::{Nanos, Percent};
 
 fn exhaustion() -> Decision {

@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use isobar::record::advice::advise;
 use isobar::record::incident::words::{clock, time};
 use isobar::record::reader::Recording;
+use isobar::record::replay::always;
 use isobar_core::model::quantity::ResourceList;
 use isobar_core::view::Document;
 use isobar_kubelet::advice::{
@@ -46,7 +47,8 @@ impl AdviseArgs {
         let settings = config.is_given().then(|| config.settings()).transpose()?;
         let file = source(self.file.as_deref())?;
         let notice = |why| tracing::warn!("{why}");
-        let advice = advise(Recording::open(&file)?, settings.as_ref(), notice, |_| true)?;
+        let advice =
+            advise(Recording::open(&file)?, settings.map(always).as_deref(), notice, |_| true)?;
         let Some(advice) = advice else {
             bail!(Refused(format!("{} has no tick", file.display())))
         };

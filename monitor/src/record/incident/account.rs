@@ -4,18 +4,17 @@
 
 mod deeds;
 mod kills;
-mod known;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use self::deeds::Stance;
-use self::known::{Known, pod_of};
 use super::limits::Tightest;
 use super::taken::Taken;
 use super::{
     Deed, Held, Incident, LeftOut, MoreKills, Score, Stall, State, Wait, is_within, words,
 };
+use crate::record::known::{Cgroups, pod_of};
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::condition::{self, Condition, Status};
 use isobar_core::model::decision::{Assessment, Decision, NodePressure};
@@ -78,7 +77,7 @@ pub struct Account {
     /// The busiest processes of aggressors, by their names, as of the last wait for them.
     busiest: BTreeMap<String, String>,
     limits: Tightest,
-    known: Known,
+    known: Cgroups,
     /// Of the last sample what was in force, and no more: a mark ends with its cgroup.
     before: Sample,
 }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::boots::Boots;
-use super::{Incident, State};
+use super::{Incident, State, Trigger};
 use isobar_core::model::sample::Moment;
 use isobar_core::model::units::{Bytes, Nanos};
 
@@ -25,10 +25,14 @@ impl Retention {
     pub const IN_MEMORY: Self =
         Self { size: Bytes(8 << 20), age: Nanos(DAY), n: 20, one: Bytes(4 << 20) };
 
-    /// Frozen incidents that are too much, too old or too many, the oldest first. Those without a kill
-    /// have a half: a condition that comes and goes for days hides no kill.
+    /// Frozen incidents that are too much, too old or too many, the oldest first. Those without a kill, or
+    /// with kills at pods' own limits alone, have a half: what comes and goes for days hides no other kill.
     pub(super) fn beyond(self, all: Vec<Incident>, ages: &Ages) -> Vec<Incident> {
-        let is_gentle = |one: &Incident| !one.kinds.iter().any(|kind| kind.is_kill());
+        let is_grave = |one: &Trigger| one.kind.is_kill() && !one.at_own_limit;
+        let is_gentle = |one: &Incident| match one.triggers.is_empty() {
+            true => !one.kinds.iter().any(|kind| kind.is_kill()),
+            false => !one.triggers.iter().any(is_grave),
+        };
         let half = Self { size: Bytes(self.size.0 / 2), n: self.n / 2, ..self };
         let gentle = all.iter().filter(|one| is_gentle(one)).cloned().collect();
         let mut beyond = half.oldest_of(gentle, ages);
@@ -84,6 +88,7 @@ fn over(one: &Incident) -> Moment {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::incident::Kind;
 
     const USUAL: Retention = Retention::USUAL;
     const TWO: Retention = Retention { n: 2, ..USUAL };
@@ -93,6 +98,35 @@ mod tests {
         let at = Moment { boot: Nanos(up * DAY), wall: Nanos(wall * DAY) };
         let (name, boot_id, state) = (wall.to_string(), boot_id.into(), State::Frozen);
         Incident { name, boot_id, state, begin: at, end: Some(at), ..Incident::default() }
+    }
+
+    #[test]
+    fn beyond_keeps_a_kill_of_the_node_among_kills_at_limits_of_pods() {
+        let kill = |day, at_own_limit| {
+            let trigger = Trigger {
+                at: Moment::default(),
+                kind: Kind::OomKill,
+                who: String::new(),
+                text: String::new(),
+                at_own_limit,
+            };
+            let kinds = vec![Kind::OomKill];
+            Incident { kinds, triggers: vec![trigger], ..one("", 0, day) }
+        };
+        let old = Incident { triggers: Vec::new(), ..kill(1, true) };
+        #[rustfmt::skip]
+        let table = [
+            // incidents; days of those that go
+            (vec![kill(1, false), kill(2, true), kill(3, true)],  vec!["2"]),
+            (vec![kill(1, true), kill(2, true), kill(3, true)],   vec!["1", "2"]),
+            (vec![kill(1, false), kill(2, false), kill(3, true)], vec!["1"]),
+            (vec![old, kill(2, true), kill(3, true)],             vec!["2"]),
+        ];
+        for (all, want) in table {
+            let beyond = TWO.beyond(all, &Ages::default());
+            let names: Vec<_> = beyond.iter().map(|one| one.name.as_str()).collect();
+            assert_eq!(names, want);
+        }
     }
 
     #[test]

@@ -7,11 +7,10 @@ use std::collections::BTreeMap;
 use super::{Change, Incident, Kind, State, Trigger};
 use isobar_core::model::capability::Capability;
 use isobar_core::model::condition::{Condition, Status};
-use isobar_core::model::decision::{Decision, NodePressure, Trigger as Threshold};
+use isobar_core::model::decision::{Decision, NodePressure};
 use isobar_core::model::limit::{LimitResult, LimitState};
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::{Moment, Sample};
-use isobar_core::model::threshold::PressureSignal;
 use isobar_core::model::units::Nanos;
 use isobar_core::policy::explain::{condition_numbers, measured, relief as words};
 use isobar_core::view::OomRecord;
@@ -155,7 +154,7 @@ impl Watch {
             trigger(Kind::Condition, name.into(), format!("{name} became True"))
         }));
         let met = decision.assessment.met.iter();
-        let foretold = met.filter(|met| met.since == now && is_forecast(&met.threshold));
+        let foretold = met.filter(|met| met.since == now && met.threshold.is_forecast());
         all.extend(foretold.map(|met| {
             let name = met.threshold.name();
             let text = format!("{name}: {}", measured(&met.threshold, met.measured));
@@ -169,12 +168,14 @@ impl Watch {
     /// Limits that are found changed, or are given up after that, each once.
     fn drifts(&mut self, limits: &[LimitState]) -> Vec<(String, String)> {
         let (mut before, mut told) = (std::mem::take(&mut self.drifted), Vec::new());
-        for LimitState { write, result, detail, .. } in limits {
+        for LimitState { write, result, detail, live, .. } in limits {
             let file = write.path();
             let last = before.remove(&file);
             let text = match result {
                 LimitResult::Drifted => Some(format!("{file}: {detail}")),
-                LimitResult::Failed if last.is_some() => {
+                LimitResult::Failed
+                    if last.is_some() && is_other(live.as_deref(), &write.value) =>
+                {
                     Some(format!("{file} is not {}: {detail}", write.value))
                 }
                 _ => None,
@@ -186,6 +187,11 @@ impl Watch {
         }
         told
     }
+}
+
+/// Whether it is known that another value stands there than is to: else no other writer is at work.
+fn is_other(live: Option<&str>, value: &str) -> bool {
+    live.is_some_and(|live| live != value)
 }
 
 fn join(incident: &mut Incident, new: Vec<Trigger>) {
@@ -220,10 +226,6 @@ fn of_kill(record: &OomRecord, sample: &Sample) -> Trigger {
     let at_own_limit = record.kill.limit.is_some() && !is_shared();
     let (who, text) = (record.who().into(), record.sentence());
     Trigger { at, kind: Kind::OomKill, who, text, at_own_limit }
-}
-
-fn is_forecast(threshold: &Threshold) -> bool {
-    matches!(threshold, Threshold::Pressure(one) if matches!(one.on, PressureSignal::Exhaustion(_)))
 }
 
 /// Nothing of what began after `since` holds, and nothing was killed or done: what has held for days

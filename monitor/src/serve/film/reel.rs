@@ -128,7 +128,7 @@ impl Reel {
         if let Some(Known { history: own, started, kills }) = known {
             history = own;
             started.into_iter().for_each(|started| publisher.set_started(started));
-            publisher.set_kills(kills.into_iter());
+            publisher.add_kills(kills.into_iter());
         }
         if let Some(engine) = self.replay.engine() {
             publisher.set_settings(engine.settings());

@@ -14,7 +14,7 @@ use super::projector::Footage;
 use super::{Film, FilmError, Shown, Source};
 use crate::record::advice::advise;
 use crate::record::reader::{Entry, ReadError, Recording};
-use crate::record::replay::{Replay, Replayed};
+use crate::record::replay::{Other, Replay, Replayed};
 use crate::record::what_if::WhatIf;
 use crate::serve::history::{ago, only};
 use crate::serve::listen::Client;
@@ -190,7 +190,7 @@ fn compare(
     change: &Value,
     shift: &mut Shift,
 ) -> Result<Vec<u8>, StudyError> {
-    let other = changed(&in_force(of, begin)?, change).map_err(StudyError::Refused)?;
+    let other = other(in_force(of, begin)?, change).map_err(StudyError::Refused)?;
     let (recording, _held) = Recording::open_ring(&of.ring, begin)?;
     let mut all = WhatIf::default();
     let mut is_whole = true;
@@ -221,7 +221,7 @@ fn reserve(
 ) -> Result<Vec<u8>, StudyError> {
     let other = match change {
         None => None,
-        Some(change) => Some(changed(&in_force(of, begin)?, change).map_err(StudyError::Refused)?),
+        Some(change) => Some(other(in_force(of, begin)?, change).map_err(StudyError::Refused)?),
     };
     let (recording, _held) = Recording::open_ring(&of.ring, begin)?;
     let (mut has_begun, mut is_whole) = (false, true);
@@ -233,7 +233,7 @@ fn reserve(
         }
         _ => true,
     });
-    let advice = advise(recording, other.as_ref(), drop, |sample| {
+    let advice = advise(recording, other.as_deref(), drop, |sample| {
         let is_within = sample.at.wall <= end;
         is_whole = !is_within || shift.goes_on();
         is_within && is_whole
@@ -266,6 +266,14 @@ fn parse(change: &str) -> Result<Value, String> {
             Err("change: expected an object, as in {\"ranking\": {\"order\": \"qos\"}}".into())
         }
     }
+}
+
+/// What a change makes of the settings of each chapter: of those that it does not fit, as after another
+/// reload, what it makes of those at the beginning.
+fn other(begin: Settings, change: &Value) -> Result<Box<Other>, String> {
+    let (at_begin, change) = (changed(&begin, change)?, change.clone());
+    let other = move |recorded: &Settings| changed(recorded, &change).unwrap_or(at_begin.clone());
+    Ok(Box::new(other))
 }
 
 /// The settings with a JSON Merge Patch (RFC 7396).

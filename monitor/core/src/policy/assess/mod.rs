@@ -35,7 +35,7 @@ use crate::model::sample::Sample;
 use crate::model::settings::Settings;
 use crate::model::snapshot::Snapshot;
 use crate::model::threshold::Signal;
-use crate::model::units::Nanos;
+use crate::model::units::{Nanos, Percent};
 use crate::model::unsampled::unsampled;
 use crate::policy::scope;
 use crate::policy::takers::Limited;
@@ -54,12 +54,14 @@ pub struct AssessStanding {
 }
 
 /// Judges one tick. Cannot fail. Also tells, in their order, the other thresholds that may be looked at
-/// where nothing can be done about the first.
+/// where nothing can be done about the first. `stalled`: for how long tasks stalled for want of memory, but
+/// for those at limits of their own.
 pub fn assess(
     settings: &Settings,
     sample: &Sample,
     snapshot: &Snapshot,
     limited: Limited,
+    stalled: impl FnOnce() -> Option<Percent>,
     standing: &mut AssessStanding,
 ) -> (Assessment, Vec<Met>) {
     let kubepods = scope::kubepods(snapshot);
@@ -102,7 +104,7 @@ pub fn assess(
         .chain(pressure::unmeasured(&eviction.pressure, snapshot, &outlooks))
         .collect();
 
-    let waits = waits_for_memory(&met, sample);
+    let waits = waits_for_memory(&met, stalled);
     for met in met.iter_mut().filter(|met| waits(met)) {
         met.is_due = false;
     }

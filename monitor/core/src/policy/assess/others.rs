@@ -1,9 +1,8 @@
 //! In which order thresholds are relieved, and which may be looked at where nothing can be done about the
 //! first.
 
-use crate::model::decision::{Met, Order, Trigger};
-use crate::model::sample::Sample;
-use crate::model::threshold::{PressureSignal, Resource};
+use crate::model::decision::{Met, Order};
+use crate::model::threshold::Resource;
 use crate::model::units::Percent;
 use crate::policy::rank::Purpose;
 
@@ -12,10 +11,13 @@ use crate::policy::rank::Purpose;
 pub(crate) const CALM: Percent = Percent(1_00);
 
 /// Which thresholds may be met for want of memory: while memory is short and tasks stall for it, they read
-/// their pages back from the disk, and a CPU reclaims.
-pub(super) fn waits_for_memory(met: &[Met], sample: &Sample) -> impl Fn(&Met) -> bool + use<> {
-    let psi = sample.node.pressure.memory.and_then(|memory| memory.some);
-    let is_short = met.iter().any(is_of_memory) && psi.is_none_or(|some| some.avg10 >= CALM);
+/// their pages back from the disk, and a CPU reclaims. `stalled` tells how long they stalled, but for those
+/// at limits of their own.
+pub(super) fn waits_for_memory<F: FnOnce() -> Option<Percent>>(
+    met: &[Met],
+    stalled: F,
+) -> impl Fn(&Met) -> bool + use<F> {
+    let is_short = met.iter().any(is_of_memory) && stalled().is_none_or(|some| some >= CALM);
     move |met| is_short && !is_of_memory(met) && Purpose::of(&met.threshold).is_about_waiting
 }
 
@@ -23,21 +25,12 @@ pub(super) fn waits_for_memory(met: &[Met], sample: &Sample) -> impl Fn(&Met) ->
 /// be started, not even one that would free a disk: only memory that presses comes before them, except in
 /// the kubelet's order.
 pub(super) fn sort(met: &mut [Met], order: Order) {
-    let memory_presses = met.iter().any(|met| met.is_due && presses_for_memory(met));
+    let memory_presses = met.iter().any(|met| met.is_due && met.presses_for_memory());
     met.sort_by_key(|met| match met.threshold.resource() {
         Resource::Memory => 1,
         Resource::Pids if order != Order::Kubelet && met.is_hard() => 2 * u8::from(memory_presses),
         _ => 3,
     });
-}
-
-/// Whether memory will be gone soon, or is below a hard threshold.
-fn presses_for_memory(met: &Met) -> bool {
-    let is_forecast = || match met.threshold {
-        Trigger::Pressure(threshold) => matches!(threshold.on, PressureSignal::Exhaustion(_)),
-        Trigger::Eviction(_) => false,
-    };
-    is_of_memory(met) && (met.is_hard() || is_forecast())
 }
 
 fn is_of_memory(met: &Met) -> bool {
@@ -66,10 +59,9 @@ pub(super) fn others<'a>(first: &Met, due: impl Iterator<Item = &'a Met>) -> Vec
 mod tests {
     use super::*;
     use crate::model::condition::ScopeName;
-    use crate::model::decision::made;
-    use crate::model::psi::{Line, Pressure};
+    use crate::model::decision::{Trigger, made};
     use crate::model::quantity::Quantity;
-    use crate::model::threshold::{Amount, PressureThreshold, Signal, Threshold};
+    use crate::model::threshold::{Amount, PressureSignal, PressureThreshold, Signal, Threshold};
     use crate::model::units::{Nanos, Percent};
 
     #[test]
@@ -143,11 +135,7 @@ mod tests {
             (&[pids, cpu],       Some(Percent(50_00)), false),
         ];
         for (met, some, want) in table {
-            let mut sample = Sample::default();
-            let line = some.map(|avg10| Line { avg10, ..Line::default() });
-            sample.node.pressure.memory =
-                line.map(|some| Pressure { some: Some(some), full: None });
-            let waits = waits_for_memory(met, &sample);
+            let waits = waits_for_memory(met, || some);
             assert_eq!([waits(&met[0]), waits(&cpu)], [false, want], "{met:?} {some:?}");
         }
     }

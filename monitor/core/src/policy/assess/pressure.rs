@@ -49,11 +49,10 @@ pub fn judge(
     let met = |threshold: &PressureThreshold| {
         let measured = measured_now(threshold, snapshot, outlooks)?;
         let since = since(threshold);
-        // In an emergency no time is left for a grace.
-        let is_over = now.since(since) >= threshold.grace
-            || is_emergency(&Trigger::Pressure(*threshold), measured);
-        let is_due = is_over && (!is_exhaustion(threshold.on) || low.contains(&threshold.scope));
         let trigger = Trigger::Pressure(*threshold);
+        // In an emergency no time is left for a grace.
+        let is_over = now.since(since) >= threshold.grace || is_emergency(&trigger, measured);
+        let is_due = is_over && (!trigger.is_forecast() || low.contains(&threshold.scope));
         let met = Met { threshold: trigger, since, is_due, measured, missing: None };
         is_met(threshold.on, measured).then_some((*threshold, met))
     };
@@ -179,12 +178,7 @@ const EMERGENCY: Nanos = Nanos(2 * Nanos::SECOND.0);
 
 /// True if memory is about to run out.
 pub(crate) fn is_emergency(trigger: &Trigger, measured: u64) -> bool {
-    let Trigger::Pressure(threshold) = trigger else { return false };
-    is_exhaustion(threshold.on) && Nanos(measured) <= EMERGENCY
-}
-
-fn is_exhaustion(on: PressureSignal) -> bool {
-    matches!(on, PressureSignal::Exhaustion(_))
+    trigger.is_forecast() && Nanos(measured) <= EMERGENCY
 }
 
 #[cfg(test)]

@@ -96,11 +96,17 @@ impl Bench {
         // What is remembered goes through a recording each time: nothing may be lost there.
         let json = serde_json::to_string(&self.standing).unwrap();
         self.standing = serde_json::from_str(&json).unwrap();
+        let stalled = || psi(&sample);
+        let limited = Limited::default();
         let got =
-            assess(&self.settings, &sample, &snapshot, Limited::default(), &mut self.standing).0;
+            assess(&self.settings, &sample, &snapshot, limited, stalled, &mut self.standing).0;
         self.before = Some(sample);
         got
     }
+}
+
+fn psi(sample: &Sample) -> Option<Percent> {
+    Some(sample.node.pressure.memory?.some?.avg10)
 }
 
 fn names(met: &[Met]) -> Vec<String> {
@@ -213,8 +219,9 @@ fn due_average_that_only_remembers() {
         let whole = Scope { shortage: union(memory), contention: union(cpu), ..Scope::default() };
         let snapshot = Snapshot { whole, ..Snapshot::default() };
         let sample = sample(1, Course::default());
+        let (limited, stalled) = (Limited::default(), || psi(&sample));
         let mut standing = AssessStanding::default();
-        let (got, _) = assess(&settings, &sample, &snapshot, Limited::default(), &mut standing);
+        let (got, _) = assess(&settings, &sample, &snapshot, limited, stalled, &mut standing);
         assert_eq!((got.met.len(), got.is_stale), (2, is_stale), "{memory:?} {cpu:?}");
         assert_eq!(got.first.map(|met| met.threshold.name()).as_deref(), Some(first));
     }

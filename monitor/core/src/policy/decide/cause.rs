@@ -125,7 +125,7 @@ impl Shortage<'_> {
             .or_else(|| self.mark(standing, |_| true));
         let is_covered = self.is_covered(standing);
         let hard = hard.filter(|_| !is_covered);
-        let pressing = Some(first).filter(|met| !is_covered && Kind::of(met).is_pressing());
+        let pressing = Some(first).filter(|met| !is_covered && met.presses_for_memory());
         let chosen = chosen.or_else(|| self.squeeze_other(standing, hard.or(pressing)?));
         match hard {
             // A slow leak has no name yet, and takes its time; a new pod will soon have one.

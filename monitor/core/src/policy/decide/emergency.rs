@@ -1,11 +1,10 @@
 //! No time is left: what is done in the place of a step that is waited for.
 
 use super::pending::{self, Pending, is_other};
-use super::proposal::{Counts, Proposal};
 use super::protected::is_protected;
 use super::standing::ReliefStanding;
 use super::steps::{Able, Kind};
-use super::{Question, WORTH, begin, due, of_those};
+use super::{Counts, Proposal, Question, WORTH, begin, due, of_those};
 use crate::model::decision::{Action, Candidate, Loss, Met, Relief, StepKind};
 use crate::model::threshold::Resource;
 use crate::model::workload::Pod;
@@ -44,9 +43,9 @@ pub(super) fn emergency(
     let is_kill = matches!(action.step, StepKind::KillContainers | StepKind::ReleaseMemory);
     let is_urgent = match is_other(&first, action) {
         true => {
-            let is_of_memory = Kind::of(&action.reason).is_pressing();
+            let is_of_memory = action.reason.presses_for_memory();
             let presses =
-                Kind::of(&first).is_pressing() || Kind::takes_no_refusal(&first) && !is_of_memory;
+                first.presses_for_memory() || Kind::takes_no_refusal(&first) && !is_of_memory;
             presses && due(question, standing).is_ok()
         }
         false => Kind::of(&first).is_emergency() && !is_kill,

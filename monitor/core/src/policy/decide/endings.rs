@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::steps::Kind;
 use super::target::uid;
-use super::{Question, WORTH, proposal, wanted};
+use super::{Question, WORTH, grace, wanted};
 use crate::model::cgroup::Cgroup;
 use crate::model::decision::{Met, Target, Trigger};
 use crate::model::disk::DiskSource;
@@ -121,7 +121,7 @@ impl Endings {
 /// What the kubelet gives a pod that it evicts: no field says it.
 fn kubelets_grace(question: &Question<'_>, first: &Met, pod: &Pod) -> Nanos {
     let target = Target { uid: pod.uid.clone(), ..Target::default() };
-    proposal::grace(&first.threshold, question.eviction, &target, question.sample)
+    grace(&first.threshold, question.eviction, &target, question.sample)
 }
 
 /// What is short, if the end of a pod gives it back.

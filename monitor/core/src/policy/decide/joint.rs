@@ -2,7 +2,7 @@
 
 use super::pending::sum;
 use super::standing::ReliefStanding;
-use super::steps::{Able, Kind};
+use super::steps::Able;
 use super::target::targets_of;
 use super::{Question, WORTH};
 use crate::model::cgroup::Cgroup;
@@ -24,7 +24,7 @@ pub(super) fn joint(
 ) -> Option<Candidate> {
     let growth = question.growth(first)?.0;
     let lost = question.ranking?.loss.as_ref()?.lost.0.max(1);
-    if standing.takers.is_empty() || !Kind::of(first).is_pressing() {
+    if standing.takers.is_empty() || !first.presses_for_memory() {
         return None;
     }
     let single: Vec<_> = causes.iter().filter(|one| one.members.is_empty()).collect();

@@ -5,13 +5,27 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::decision::StepKind;
+use crate::model::decision::{InForce, Phase, StepKind};
+use crate::model::threshold::Resource;
 use crate::model::units::Nanos;
 
 /// A step on a target: threshold, uid, step.
 pub(super) type Entry = (String, String, StepKind);
 /// Steps that were tried.
 pub(super) type Tried = BTreeSet<Entry>;
+
+/// Whether a step of the ledger was tried on its target. An end is over a while after it gave memory or
+/// pids back: what was started again since may be ended again.
+pub(super) fn is_tried(InForce { action, phase, .. }: &InForce, now: Nanos, rest: Nanos) -> bool {
+    let comes_back =
+        matches!(action.reason.threshold.resource(), Resource::Memory | Resource::Pids);
+    match phase {
+        Phase::Ended { at } => !(action.step.is_final() && comes_back && now.since(*at) > rest),
+        // A kill that was entered in the ledger may never have been done.
+        Phase::Ending => action.step != StepKind::KillContainers,
+        Phase::Squeezed | Phase::Marked => true,
+    }
+}
 
 /// When an eviction that a budget refused is asked for again, at first and at most; the time is doubled
 /// by each refusal. A pod that takes the other's place is ready after some ten seconds; a request that

@@ -2,9 +2,9 @@
 //! victim's memory is back or the step's deadline has passed.
 //! In: what is met, the ranking, and what is in force. Out: a [`Relief`]: at most one action, or
 //! the reason for none. Observing and enforcing take the same decision.
-//! Rules: the table "Relief" in docs/policy.md. [`Event`] is its second column; its third is
-//! [`after_pending`] and [`without_pending`].
+//! Rules: the table "Relief" in docs/policy.md; its rows in which a step is pending are in `after`.
 
+mod after;
 mod beside;
 mod budget;
 mod cause;
@@ -19,7 +19,6 @@ mod kernel_kills;
 mod kubelet_message;
 mod oom;
 mod pending;
-mod proposal;
 mod protected;
 mod question;
 mod reclaim;
@@ -31,45 +30,29 @@ mod target;
 #[cfg(test)]
 mod tests;
 
+use self::after::{after_pending, pending_event};
 pub(super) use self::beside::{decide_beside, leaves_room, makes_way};
 use self::choose::choose;
-use self::emergency::{emergency, hurried, hurry};
-use self::pending::{Pending, Progress, is_other};
-use self::proposal::{Counts, Proposal};
+use self::emergency::hurried;
 pub use self::question::Question;
 use self::standing::HeldBack;
 pub use self::standing::ReliefStanding;
-use self::steps::{Able, Kind};
+use self::steps::Able;
 pub(crate) use self::target::targets_of;
 use crate::model::decision::{
-    Candidate, Event as Told, Hold, Met, Relief, StepKind, StepReason, Target, Trigger,
+    Action, Candidate, Event, Hold, Met, Relief, StepKind, StepReason, Target, Trigger,
 };
+use crate::model::sample::Sample;
+use crate::model::settings::Eviction;
 use crate::model::threshold::Resource;
-use crate::model::units::Bytes;
+use crate::model::units::{Bytes, Nanos};
+use crate::policy::explain::message;
 use crate::policy::rank::Field;
 
+/// A hard threshold's grace, and the shortest that any pod gets.
+const LEAST_GRACE: i64 = 1;
 /// A victim gives enough if it holds what is lost in so many seconds.
 const WORTH: u64 = 10;
-
-/// What has become of the step that is pending.
-#[derive(Debug)]
-enum Event {
-    /// The deadline has not passed.
-    Running,
-    /// Memory runs out before a gentler step could show an effect, or memory or pids are short beside a
-    /// step against want of something else.
-    Emergency(Met),
-    /// The step has helped, or its threshold is no longer due.
-    Over,
-    /// The deadline has passed, and the figures that would show an effect are not measured.
-    Unmeasured,
-    /// A disruption budget forbids the step, and there is time to ask for another candidate.
-    Forbidden,
-    /// The step has failed or has not helped, and was only observed to the end of the ladder.
-    Observed,
-    /// The step has failed or has not helped.
-    Stuck(StepReason),
-}
 
 /// Decides. Cannot fail.
 pub fn decide(question: &Question<'_>, standing: &mut ReliefStanding) -> Relief {
@@ -97,28 +80,6 @@ pub fn decide(question: &Question<'_>, standing: &mut ReliefStanding) -> Relief 
 /// Whether the step that is pending is only observed.
 pub(super) fn is_observing(standing: &ReliefStanding) -> bool {
     standing.pending.as_ref().is_some_and(|pending| !pending.action.is_enforced)
-}
-
-fn pending_event(question: &Question<'_>, standing: &ReliefStanding, pending: &Pending) -> Event {
-    if let Some(first) = emergency(question, standing, pending) {
-        return Event::Emergency(first);
-    }
-    pending_progress(question, pending)
-}
-
-fn pending_progress(question: &Question<'_>, pending: &Pending) -> Event {
-    let reason = &pending.action.reason;
-    let is_due = question.met.iter().any(|met| met.threshold == reason.threshold && met.is_due);
-    let is_pressing = Kind::takes_no_refusal(reason);
-    match pending.progress(question) {
-        Progress::Running => Event::Running,
-        Progress::Stuck(_) if !question.is_measured(&reason.threshold.name()) => Event::Unmeasured,
-        Progress::Worked => Event::Over,
-        Progress::Stuck(_) if !is_due => Event::Over,
-        Progress::Stuck(_) if !pending.action.is_enforced && pending.is_last => Event::Observed,
-        Progress::Stuck(_) if pending.is_forbidden && !is_pressing => Event::Forbidden,
-        Progress::Stuck(why) => Event::Stuck(why),
-    }
 }
 
 /// The rows of the table in which no step is pending.
@@ -180,117 +141,6 @@ fn begin(question: &Question<'_>, standing: &mut ReliefStanding, first: Met, rel
     }
 }
 
-/// The rows of the table in which a step is pending.
-fn after_pending(
-    question: &Question<'_>,
-    standing: &mut ReliefStanding,
-    mut pending: Pending,
-    event: Event,
-    relief: &mut Relief,
-) {
-    let now = question.sample.at.boot;
-    let action = &pending.action;
-    match event {
-        Event::Emergency(first) => {
-            hurry(question, standing, &pending, first, relief);
-            if relief.actions.is_empty() {
-                // No candidate can be ended: the step stays, judged by what it comes to.
-                let held = relief.held.take();
-                let event = pending_progress(question, &pending);
-                after_pending(question, standing, pending, event, relief);
-                let held = held.or(relief.held.take());
-                relief.held = held.filter(|_| relief.actions.is_empty());
-            } else if standing.pending.is_none() {
-                // A mark or a squeeze is not waited for: the step before it still is.
-                standing.pending = Some(pending);
-            } else if is_other(&first, action)
-                || standing
-                    .pending
-                    .as_ref()
-                    .is_some_and(|new| new.action.target.uid != action.target.uid)
-            {
-                // What was put aside before waits for something else still.
-                standing.aside.get_or_insert(pending);
-            }
-        }
-        Event::Over => {
-            let was_nothing = standing.take_back_unbegun(&pending, question.sample);
-            if !was_nothing {
-                standing.cooling.begin(action, now);
-            }
-            // What is started again may be ended again.
-            let resource = action.reason.threshold.resource();
-            let comes_back = matches!(resource, Resource::Memory | Resource::Pids);
-            let is_back =
-                || comes_back && action.step.is_final() && pending.is_back(question.sample);
-            // So may cache be taken back that is read anew.
-            if action.step == StepKind::Reclaim || was_nothing || is_back() {
-                standing.try_again(action);
-            }
-        }
-        Event::Unmeasured => {
-            standing.take_back_unbegun(&pending, question.sample);
-            standing.give_up(action.id, now);
-        }
-        Event::Forbidden => {
-            standing.give_up(action.id, now);
-            standing.leave_alone(action, question.sample);
-        }
-        // The taker is determined anew: it need not be the pod whose cache was taken back.
-        Event::Stuck(_) if is_gentle(action.step) && is_by_cause(question) => {
-            standing.give_up(action.id, now);
-        }
-        Event::Stuck(why) => {
-            standing.give_up(action.id, now);
-            match next_step(question, standing, &pending, why) {
-                Some(new) => {
-                    relief.actions.push(new.begin(question, standing));
-                    if let Some(again) = standing.pending.as_mut().filter(|_| pending.is_unbegun) {
-                        again.n_unbegun = pending.n_unbegun + 1;
-                    }
-                }
-                None if action.is_enforced => {
-                    standing.take_back_unbegun(&pending, question.sample);
-                    let name = action.target.full_name();
-                    let what = match pending.outliving(question.sample) {
-                        Some(left) => {
-                            format!("{name} has ended, and {left} of its shared memory outlive it")
-                        }
-                        None if pending.is_unbegun => {
-                            format!("the actuator began no step on {name} in time")
-                        }
-                        None => format!("no step on {name} has helped"),
-                    };
-                    let text = format!("{what}; continuing with the next candidate");
-                    relief.events.push(warning("ReliefFailed", text));
-                }
-                None => {
-                    pending.is_last = true;
-                    relief.held = Some(Hold::Observed { action: action.id });
-                    standing.pending = Some(pending);
-                }
-            }
-        }
-        // It happens no more, and keeps no other shortage from being looked at.
-        Event::Observed
-            if question.first.is_some_and(|first| {
-                let is_not_of = |aside: &Pending| is_other(&first, &aside.action);
-                is_other(&first, action) && standing.aside.as_ref().is_none_or(is_not_of)
-            }) =>
-        {
-            standing.aside = Some(pending);
-        }
-        Event::Observed => {
-            relief.held = Some(Hold::Observed { action: action.id });
-            standing.pending = Some(pending);
-        }
-        Event::Running => {
-            relief.held = Some(Hold::Settling { action: action.id, until: action.deadline });
-            standing.pending = Some(pending);
-        }
-    }
-}
-
 /// Holds back if the eviction budget is spent.
 fn beyond_budget(
     question: &Question<'_>,
@@ -344,33 +194,105 @@ fn wanted(met: &Met) -> Option<Bytes> {
     met.missing.filter(|_| threshold.signal.resource() == Resource::Memory).map(Bytes)
 }
 
-/// The next step down the ladder for the same victim, if the settings do not protect it by now. What was
-/// only observed never happened, so after a step that would have ended work nothing can follow.
-fn next_step(
-    question: &Question<'_>,
-    standing: &ReliefStanding,
-    pending: &Pending,
+/// A step before it is written down as an action.
+struct Proposal {
+    step: StepKind,
     why: StepReason,
-) -> Option<Proposal> {
-    let action = &pending.action;
-    let is_same = action.step.is_final();
-    if is_same && !action.is_enforced || protected::is_protected(&action.target, question) {
-        return None;
-    }
-    let able = Able::of(question, &action.target, &action.reason, action.want);
-    let may_end = is_same || standing.budget_again(question.relief, &action.reason).is_none();
-    let able = Able { may_end, ..able };
-    let step = match pending.is_repeated() && able.can(action.step) {
-        true => action.step,
-        // What was not killed has no memory to give back.
-        false if pending.is_unbegun && action.step == StepKind::KillContainers => return None,
-        false => standing.untried(&able, Some(action.step))?.0,
-    };
-    let (target, reason, want) = (action.target.clone(), action.reason, action.want);
-    let counts = if is_same { Counts::Already } else { Counts::Always };
-    Some(Proposal { step, why, target, reason, want, counts })
+    target: Target,
+    reason: Met,
+    want: Option<Bytes>,
+    counts: Counts,
 }
 
-fn warning(reason: &str, message: String) -> Told {
-    Told { reason: reason.into(), message, is_warning: true }
+/// How a step that ends work counts against the budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Counts {
+    /// For the budget's window.
+    Always,
+    /// Until its shortage is over: it ends who took what is short.
+    UntilOver,
+    /// No more: the step before it has ended the same work already, it is the same eviction.
+    Already,
+}
+
+impl Proposal {
+    /// A step that ends no work.
+    fn gentle(step: StepKind, target: Target, reason: &Met) -> Self {
+        let (why, reason, counts) = (StepReason::Gentlest, *reason, Counts::Always);
+        Self { step, why, target, reason, want: None, counts }
+    }
+
+    /// Makes the action, and has it remembered.
+    fn begin(self, question: &Question<'_>, standing: &mut ReliefStanding) -> Action {
+        let Self { step, why, target, reason, want, counts } = self;
+        if step == StepKind::Evict {
+            standing.kept.asked(&reason.threshold.name(), &target.uid);
+        }
+        let able = Able::of(question, &target, &reason, want);
+        let escalates_to = standing.untried(&able, Some(step)).map(|(step, _)| step);
+        let grace = step
+            .is_final()
+            .then(|| grace(&reason.threshold, question.eviction, &target, question.sample));
+        let seen = question.observations;
+        let shortage = step
+            .is_final()
+            .then(|| kubelet_message::shortage(&reason, &target, seen, question.sample))
+            .flatten();
+        let restart =
+            step.is_local_end().then(|| standing.restarts.expected(step, &target, question.sample));
+        let given = question.relief.deadlines.get(&step).copied().unwrap_or(Nanos::SECOND);
+        let given = given.plus(grace.unwrap_or_default());
+        let action = Action {
+            id: standing.next_id(),
+            step,
+            message: shortage.as_ref().map(message::message).unwrap_or_default(),
+            annotations: shortage.as_ref().map(message::annotations).unwrap_or_default(),
+            deadline: question.sample.at.boot.plus(given.min(time_left(&reason))),
+            target,
+            reason,
+            why,
+            want,
+            grace,
+            escalates_to,
+            is_enforced: question.relief.enforce.contains(&step),
+            restart: restart.flatten(),
+            deletion: question.relief.deletion_by(step),
+        };
+        standing.remember(question, &action, counts);
+        action
+    }
+}
+
+/// A step against memory that ends has no longer than that memory lasts, but a second.
+fn time_left(reason: &Met) -> Nanos {
+    match reason.threshold.is_forecast() {
+        true => Nanos(reason.measured).max(Nanos::SECOND),
+        false => Nanos(u64::MAX),
+    }
+}
+
+/// The grace: a second where there is no time, else the smaller of what is configured and what the
+/// pod asks for, and never less than a second. A group is given what the most patient of its pods
+/// asks for: they end together.
+///
+/// Source: kubelet `pkg/kubelet/eviction/eviction_manager.go`, `synchronize`, and
+/// `pkg/kubelet/pod_workers.go`, `calculateEffectiveGracePeriod`.
+fn grace(trigger: &Trigger, eviction: &Eviction, target: &Target, sample: &Sample) -> Nanos {
+    let is_hard = match trigger {
+        Trigger::Eviction(threshold) => threshold.is_hard(),
+        Trigger::Pressure(threshold) => threshold.grace.0 == 0,
+    };
+    let most = i64::from(eviction.max_pod_grace);
+    let asked = |uid: &String| {
+        let own = sample.pod(uid).and_then(|pod| pod.termination_grace);
+        own.map_or(most, |own| own.min(most))
+    };
+    let longest = target.uids().map(asked).max().unwrap_or(most);
+    let seconds = if is_hard { LEAST_GRACE } else { longest.max(LEAST_GRACE) };
+    let seconds = u64::try_from(seconds).expect("at least a second");
+    Nanos(seconds.saturating_mul(Nanos::SECOND.0))
+}
+
+fn warning(reason: &str, message: String) -> Event {
+    Event { reason: reason.into(), message, is_warning: true }
 }

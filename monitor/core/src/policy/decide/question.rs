@@ -7,7 +7,6 @@ use crate::model::decision::{Met, Observation, Outlook, Ranking, Trigger};
 use crate::model::sample::Sample;
 use crate::model::settings::{self, Eviction};
 use crate::model::snapshot::Snapshot;
-use crate::model::threshold::PressureSignal;
 use crate::model::units::{Bytes, Nanos};
 use crate::policy::rank::harm::HarmStanding;
 use crate::policy::rank::{Field, Purpose};
@@ -54,9 +53,7 @@ pub struct Question<'a> {
 impl Question<'_> {
     /// How long the memory lasts that a threshold of exhaustion is about.
     pub(super) fn outlook(&self, met: &Met) -> Option<&Outlook> {
-        let Trigger::Pressure(threshold) = met.threshold else { return None };
-        let is_about = matches!(threshold.on, PressureSignal::Exhaustion(_));
-        self.outlooks.iter().find(|outlook| is_about && outlook.scope == threshold.scope)
+        self.outlook_where(met).filter(|_| met.threshold.is_forecast())
     }
 
     /// What is known of the memory where a threshold looks, whatever the threshold is about.

@@ -7,14 +7,13 @@ use serde::{Deserialize, Serialize};
 use super::cooling::Cooling;
 use super::effects::Effects;
 use super::endings::Endings;
-use super::kept::{Kept, Tried};
+use super::kept::{self, Kept, Tried};
 use super::kernel_kills::KernelKills;
 use super::pending::{Pending, held, is_mostly_freed};
-use super::proposal::Counts;
 use super::restarts::Restarts;
 use super::steps::{Able, Kind};
 use super::target::present;
-use super::{Question, squeeze, warning};
+use super::{Counts, Question, squeeze, warning};
 use crate::model::cgroup::CgroupId;
 use crate::model::decision::{
     self, Action, Hold, InForce, Met, OutcomeResult, Phase, StepKind, StepReason, Target, Trigger,
@@ -28,7 +27,6 @@ use crate::model::units::{Bytes, Nanos};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ReliefStanding {
-    /// The highest id of an action so far.
     last_id: u64,
     /// Entries of the ledger up to this id are known.
     known_to: u64,
@@ -137,15 +135,15 @@ impl ReliefStanding {
             }
             self.effects.adopt(entry, now);
             let uid = &action.target.uid;
-            // A kill that was entered in the ledger may never have been done.
-            if (action.step, *phase) != (StepKind::KillContainers, Phase::Ending) {
+            let resource = action.reason.threshold.resource();
+            if kept::is_tried(entry, now, question.relief.cool_down) {
                 self.try_on(&action.target, &action.reason.threshold, action.step);
             }
             if action.step.is_local_end() {
                 self.restarts.end(&action.target, sample);
             }
             if action.step.is_final() && !self.is_victim(uid) {
-                self.add_victim(*since, uid, Some(action.reason.threshold.resource()));
+                self.add_victim(*since, uid, Some(resource));
                 self.empty(action, *held);
             }
             match phase {
@@ -197,6 +195,12 @@ impl ReliefStanding {
     /// For how long a threshold has not been met; `None` if it is met, or not measured.
     pub(super) fn calm_for(&self, name: &str, now: Nanos) -> Option<Nanos> {
         self.calm.get(name).map(|since| now.since(*since))
+    }
+
+    /// The highest id of an action so far.
+    #[must_use]
+    pub fn last_id(&self) -> u64 {
+        self.last_id
     }
 
     /// The id of the next action.

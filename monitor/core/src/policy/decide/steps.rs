@@ -67,16 +67,11 @@ impl Kind {
         }
     }
 
-    /// There is no time to be told no.
-    pub(super) fn is_pressing(self) -> bool {
-        matches!(self, Self::MemoryNow | Self::MemoryEmergency)
-    }
-
-    /// The same of pids at a hard threshold: without them no program can be started, not even one that
-    /// asks for anything.
+    /// There is no time to be told no: without pids at a hard threshold no program can be started, not
+    /// even one that asks for anything.
     pub(super) fn takes_no_refusal(met: &Met) -> bool {
-        let Trigger::Eviction(on) = met.threshold else { return Self::of(met).is_pressing() };
-        Self::of(met).is_pressing() || on.signal == Signal::PidAvailable && on.is_hard()
+        let is_pids = met.threshold.resource() == Resource::Pids;
+        met.presses_for_memory() || is_pids && met.is_hard()
     }
 
     /// There is no time for a step that is gentler than a kill.

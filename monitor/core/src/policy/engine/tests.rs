@@ -6,7 +6,9 @@ use super::*;
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, IoStat};
 use crate::model::cgroup::{MemoryFiles, MemoryStat};
 use crate::model::condition::{Measure, ScopeName, Status};
-use crate::model::decision::{Action, Hold, InForce, Phase, ReleaseReason, StepKind, made};
+use crate::model::decision::{
+    Action, Hold, InForce, Phase, ReleaseReason, StepKind, Trigger, made,
+};
 use crate::model::node::Meminfo;
 use crate::model::psi::{Line, Pressure};
 use crate::model::quantity::Quantity;

@@ -102,10 +102,7 @@ pub fn met_sentence(met: &Met, now: Nanos) -> String {
         },
     };
     let is_late = now.since(met.since) >= grace;
-    let runs_out = match &met.threshold {
-        Trigger::Pressure(threshold) => matches!(threshold.on, PressureSignal::Exhaustion(_)),
-        Trigger::Eviction(_) => false,
-    };
+    let runs_out = met.threshold.is_forecast();
     let grace = match (grace, met.is_due) {
         (Nanos(0), false) if runs_out => "hard, and more than a tenth is left".into(),
         (grace, false) if runs_out && is_late => {

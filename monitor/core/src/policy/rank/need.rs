@@ -35,6 +35,9 @@ pub struct Need {
     pub promised: Option<u64>,
     /// Pods grew within what they request alone, and what belongs to no party is more.
     pub is_of_others: bool,
+    /// Pages are read back while so much is lost that a candidate which took less than this reads back what
+    /// others took from it.
+    pub taken_back: Option<u64>,
     /// The most that a party took all along that is not a candidate.
     pub lasting_outside: u64,
     /// The most harm that a cgroup does that is not a candidate, per second.
@@ -88,8 +91,9 @@ pub(super) fn causes(
     let outside = lost.outside(is_contender);
     let need = |from, promised| {
         let taker_from = Some(from);
+        let taken_back = taker_from.filter(|_| lost.is_large && shortfall.is_thrashing);
         let lasting_outside = outside.lasting;
-        Need { taker_from, promised, lasting_outside, ..Need::of_none(shortfall) }
+        Need { taker_from, promised, taken_back, lasting_outside, ..Need::of_none(shortfall) }
     };
     // How much a disk or pids lack tells nothing of what was taken in the last minute or two.
     let least_taken = if resource == Resource::Memory { shortfall.real_part() } else { 0 };

@@ -20,6 +20,8 @@ pub(super) struct Scale {
     pub(super) cause: Option<By>,
     /// A smaller gain is no real part of what is missing.
     real_part: u64,
+    /// A candidate that took less is no cause by the harm that it does.
+    taken_back: Option<u64>,
     /// Some candidate has no statistics, so the key decides.
     pub(super) some_lack_stats: bool,
     /// Some candidate has a preference, so the key decides first.
@@ -59,9 +61,16 @@ impl Scale {
         let some_lack_stats = contenders.iter().any(|contender| contender.usage.is_none());
         let some_prefer = contenders.iter().any(|contender| contender.preference.is_some());
         let real_part = need.shortfall.real_part();
-        let (cause, some_lasting) = (None, false);
-        let scale =
-            Self { order, resource, cause, real_part, some_lack_stats, some_prefer, some_lasting };
+        let scale = Self {
+            order,
+            resource,
+            cause: None,
+            real_part,
+            taken_back: need.taken_back,
+            some_lack_stats,
+            some_prefer,
+            some_lasting: false,
+        };
         let is_by_cause = order == Order::Cause;
         let cause = is_by_cause.then(|| scale.cause_among(contenders, purpose, need)).flatten();
         Self { cause, ..scale }
@@ -86,10 +95,10 @@ impl Scale {
             let others = real(most.filter(|most| most.0 >= 1_000_000)?);
             Some(By::Harm { others, part: real(need.largest_part) })
         };
-        // A pod that reads back what another party took of its memory charges most of all: within its request
-        // it is no cause. Beside it a pod that grew, and reads nothing back, makes others wait for far too little.
+        // A pod that reads back what another party took of its memory charges most of all: within its request,
+        // or while others take far more, it is no cause. Beside it a pod that grew, and reads nothing back, makes others wait for far too little.
         let of_memory = || {
-            let beyond = most(&|one| !self.is_within_request(one));
+            let beyond = most(&|one| !self.is_within_request(one) && !self.reads_back(one));
             by_harm(beyond.filter(|beyond| Some(*beyond) >= most(&|_| true).map(real)))
         };
         let by_use = || {
@@ -127,7 +136,8 @@ impl Scale {
             By::Harm { others, part } => {
                 let has_part = contender.part.is_none_or(|own| own >= part);
                 let does_harm = contender.harm.is_some_and(|harm| harm.others >= others);
-                !self.is_within_request(contender) && has_part && does_harm
+                let is_victim = self.is_within_request(contender) || self.reads_back(contender);
+                !is_victim && has_part && does_harm
             }
             By::Uses(from) => self.much(contender).is_some_and(|much| much.nanos() >= from),
         })
@@ -140,6 +150,12 @@ impl Scale {
 
     fn is_within_request(self, contender: &Contender) -> bool {
         self.exceeds(contender) == Some(Answer::No)
+    }
+
+    /// Whether what it charges is what others took from it.
+    fn reads_back(self, contender: &Contender) -> bool {
+        let took = contender.took().unwrap_or_default();
+        self.taken_back.is_some_and(|least| took < least)
     }
 
     /// Whether so little of what it took counts, because it requests the rest, that it is no cause.

@@ -20,6 +20,14 @@ pub struct Stalls {
     pub limited: BTreeSet<CgroupId>,
 }
 
+impl Node<'_> {
+    /// For how long tasks stalled for want of memory, PSI `some` over ten seconds, but for those that only
+    /// limits of their own held up.
+    pub(crate) fn stalled(self) -> Option<Percent> {
+        Stalls::of_node(self).map(|stalls| stalls.some)
+    }
+}
+
 impl Stalls {
     /// `None` where the node tells nothing. Where no limit holds up any party, or the pressure file of
     /// another one cannot be read, the node's counts.

@@ -24,17 +24,19 @@ impl Anew {
         self.0.is_empty()
     }
 
-    /// Takes note of whose processes the kernel killed, and whose containers are gone.
+    /// Takes note of whose processes the kernel killed, and whose containers are gone; of these, and of what
+    /// happened before this agent began, only who `has_given_back` memory.
     pub(super) fn update(
         &mut self,
         before: Option<&Sample>,
         sample: &Sample,
         parties: &Parties<'_>,
+        has_given_back: impl Fn(CgroupId) -> bool,
     ) {
         let now = sample.at.boot;
         let Some(before) = before else {
-            // What happened before this agent began is not known.
-            self.0 = parties.keys().map(|id| (*id, now)).collect();
+            let anew = parties.keys().filter(|id| has_given_back(**id));
+            self.0.extend(anew.map(|id| (*id, now)));
             return;
         };
         let mut there = Along::of(&sample.cgroups);
@@ -44,7 +46,7 @@ impl Anew {
                     let kills = n_oom_kills(was).zip(n_oom_kills(is));
                     kills.is_some_and(|(was, is)| was < is).then_some(*id)
                 }
-                None => was.parent,
+                None => was.parent.filter(|id| has_given_back(*id)),
             };
             self.0.extend(of.filter(|id| parties.contains_key(id)).map(|id| (id, now)));
         }
@@ -58,7 +60,7 @@ impl Anew {
 }
 
 /// Processes of the cgroup and those below it that the kernel killed for want of memory.
-fn n_oom_kills(cgroup: &Cgroup) -> Option<u64> {
+pub(super) fn n_oom_kills(cgroup: &Cgroup) -> Option<u64> {
     cgroup.memory.events.map(|events| events.oom_kill)
 }
 
@@ -97,28 +99,29 @@ mod tests {
     fn who_began_anew() {
         #[rustfmt::skip]
         let table = [
-            // container and OOM kills at one second and the next; whether the pod began anew
-            ([Some(8), Some(8)], [Some(0), Some(0)], false),
-            ([Some(8), Some(8)], [Some(0), Some(1)], true),
-            ([Some(8), Some(8)], [Some(1), Some(0)], false),
-            ([Some(8), Some(8)], [Some(1), None],    false), // not read just now
-            ([Some(8), Some(8)], [None, Some(1)],    false),
-            ([Some(8), Some(9)], [Some(0), Some(0)], true),
-            ([Some(8), None],    [Some(0), Some(0)], true),
-            ([None, Some(8)],    [Some(0), Some(0)], false),
+            // container and OOM kills at one second and the next, whether memory came back; whether the pod began anew
+            ([Some(8), Some(8)], [Some(0), Some(0)], true,  false),
+            ([Some(8), Some(8)], [Some(0), Some(1)], false, true),
+            ([Some(8), Some(8)], [Some(1), Some(0)], true,  false),
+            ([Some(8), Some(8)], [Some(1), None],    true,  false), // not read just now
+            ([Some(8), Some(8)], [None, Some(1)],    true,  false),
+            ([Some(8), Some(9)], [Some(0), Some(0)], true,  true),
+            ([Some(8), None],    [Some(0), Some(0)], true,  true),
+            ([Some(8), None],    [Some(0), Some(0)], false, false), // a sidecar
+            ([None, Some(8)],    [Some(0), Some(0)], true,  false),
         ];
-        for (containers, kills, want) in table {
+        for (containers, kills, came_back, want) in table {
             let mut anew = Anew::default();
             let [first, second] =
                 [0, 1].map(|at| sample(at + 7, containers[at as usize], kills[at as usize]));
             let snapshot = Snapshot::between(None, &second, &mut Averages::new(1));
             let workloads = Workloads::default();
             let parties = workloads.parties(&snapshot);
-            anew.update(Some(&first), &second, &parties);
+            anew.update(Some(&first), &second, &parties, |_| came_back);
             let at = if want { second.at.boot.plus(SETTLE) } else { Nanos(0) };
             assert_eq!(anew.since(CgroupId(3)), at, "{containers:?} {kills:?}");
             let later = sample(8 + 3_901, containers[1], kills[1]);
-            anew.update(Some(&second), &later, &parties);
+            anew.update(Some(&second), &later, &parties, |_| came_back);
             assert!(anew.is_empty(), "{containers:?} {kills:?}");
         }
     }

@@ -191,7 +191,7 @@ impl Readings {
             return None;
         }
         let lasting = taken.clone();
-        Some(Lost { lost, over, taken, lasting, unattributed, is_established })
+        Some(Lost { lost, over, taken, lasting, unattributed, is_established, ..Lost::default() })
     }
 }
 

@@ -4,7 +4,6 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, VecDeque};
 use std::iter::repeat_n;
 
-use super::anew::Anew;
 use super::figures::{Counts, Holding, held};
 use super::fills::Fills;
 use super::{Slot, TakerStanding, taker_from};
@@ -56,7 +55,8 @@ impl TakerStanding {
         let mut all: Vec<_> = all.filter(|(Reverse(changed), _)| *changed > 0).collect();
         all.sort_unstable();
         let kept: BTreeSet<_> = all.into_iter().take(KEPT).map(|(_, id)| id).collect();
-        let (mut slots, heirs, anew) = (self.slots.clone(), self.heirs.clone(), Anew::default());
+        let (mut slots, heirs) = (self.slots.clone(), self.heirs.clone());
+        let (anew, killed) = (self.anew.clone(), self.killed.clone());
         let mut one = |(id, readings): (&CgroupId, &VecDeque<Holding>)| {
             let last = readings.back().copied().unwrap_or_default();
             if kept.contains(id) {
@@ -69,7 +69,7 @@ impl TakerStanding {
             (*id, repeat_n(last, readings.len()).collect())
         };
         let parties = self.parties.iter().map(&mut one).collect();
-        Self { slots, parties, heirs, anew, fills: Fills::default() }
+        Self { slots, parties, heirs, anew, killed, fills: Fills::default() }
     }
 }
 

@@ -93,6 +93,8 @@ impl<'a> Look<'a> {
         let grown = parties.iter().filter(|(_, readings)| has_grown(readings));
         let steady =
             grown.map(|(id, readings)| (*id, standing.steady(readings, counts, &half_minutes)));
+        let mut ended = ended_by_isobar(sample, now, |action| is_of_taker(action, &[resource]));
+        ended.extend(standing.killed.ids().filter(|_| resource == Resource::Memory));
         Some(Self {
             scope,
             left,
@@ -104,7 +106,7 @@ impl<'a> Look<'a> {
             capacity,
             least,
             is_whole: scope == ScopeName::System && counts == Counts::Held,
-            ended: ended_by_isobar(sample, now, |action| is_of_taker(action, &[resource])),
+            ended,
             is_of_swings: false,
         })
     }
@@ -164,7 +166,8 @@ impl<'a> Look<'a> {
         let lost = sum.saturating_add(unattributed);
         let is_established = lost >= self.capacity / LEAST_PART;
         let over = now.at.since(then.at);
-        Lost { lost, over, taken, unattributed, is_established, ..Lost::default() }
+        let is_large = lost >= self.capacity / PART;
+        Lost { lost, over, taken, unattributed, is_established, is_large, ..Lost::default() }
     }
 
     /// What was lost over the time that is looked at; `None` before there are readings over ten seconds.
@@ -180,7 +183,7 @@ impl<'a> Look<'a> {
                 break;
             }
             let lost = self.since(slot);
-            let is_enough = lost.lost >= self.capacity / PART;
+            let is_enough = lost.is_large;
             if most.as_ref().is_none_or(|most| lost.lost > most.lost) {
                 most = Some(lost);
             }

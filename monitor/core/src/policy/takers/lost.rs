@@ -31,6 +31,8 @@ pub(crate) struct Lost {
     pub(super) unattributed: u64,
     /// It is so much that who took it is the cause.
     pub(crate) is_established: bool,
+    /// It is so much that others lack it.
+    pub(crate) is_large: bool,
 }
 
 /// What was taken by parties that are no candidates.

@@ -5,6 +5,7 @@ use std::iter::{repeat, repeat_n};
 
 use serde::{Deserialize, Serialize};
 
+use super::acted::Killed;
 use super::anew::Anew;
 use super::figures::Holding;
 use super::fills::Fills;
@@ -36,10 +37,14 @@ pub(super) struct Written {
     heirs: Heirs,
     #[serde(skip_serializing_if = "Anew::is_empty")]
     anew: Anew,
+    #[serde(skip_serializing_if = "Killed::is_empty")]
+    killed: Killed,
 }
 
 impl From<TakerStanding> for Written {
-    fn from(TakerStanding { slots, mut parties, fills, heirs, anew }: TakerStanding) -> Self {
+    fn from(
+        TakerStanding { slots, mut parties, fills, heirs, anew, killed }: TakerStanding,
+    ) -> Self {
         let (mut threads, mut more) = (BTreeMap::new(), BTreeMap::new());
         let is_steady = |_: &CgroupId, readings: &mut VecDeque<Holding>| {
             readings.len() > 1 && readings.iter().all(|one| *one == readings[0])
@@ -68,14 +73,24 @@ impl From<TakerStanding> for Written {
         });
         let readings = readings.collect();
         let parties = BTreeMap::new();
-        Self { slots, readings, steady, threads, more, parties, fills, heirs, anew }
+        Self { slots, readings, steady, threads, more, parties, fills, heirs, anew, killed }
     }
 }
 
 impl From<Written> for TakerStanding {
     fn from(written: Written) -> Self {
-        let Written { slots, readings, steady, threads, more, mut parties, fills, heirs, anew } =
-            written;
+        let Written {
+            slots,
+            readings,
+            steady,
+            threads,
+            more,
+            mut parties,
+            fills,
+            heirs,
+            anew,
+            killed,
+        } = written;
         // The number is of a file, and may be any.
         let as_many = |(held, n): (Holding, usize)| repeat_n(held, n.min(slots.len())).collect();
         parties.extend(steady.into_iter().map(|(id, one)| (id, as_many(one))));
@@ -93,7 +108,7 @@ impl From<Written> for TakerStanding {
             });
             (id, readings.collect())
         }));
-        Self { slots, parties, fills, heirs, anew }
+        Self { slots, parties, fills, heirs, anew, killed }
     }
 }
 

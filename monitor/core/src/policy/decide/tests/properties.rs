@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::model::decision::Action;
+use crate::policy::decide::steps::Kind;
 
 /// What the world does between two ticks.
 #[derive(Debug, Clone)]
@@ -209,7 +210,7 @@ proptest! {
             seen.push(step);
             if let Some(result) = result {
                 let is_kept = result == OutcomeResult::Refused && action.step == Evict;
-                if is_kept && !Kind::of(&short_of[0]).is_pressing() {
+                if is_kept && !short_of[0].presses_for_memory() {
                     kept.insert(action.target.uid.clone(), second + 1);
                 }
                 node.hear(action.id, result);

@@ -6,7 +6,7 @@ use super::*;
 use crate::model::decision::Target;
 use crate::model::pod::QosClass;
 use crate::model::snapshot::{Averages, Snapshot};
-use crate::policy::decide::proposal::grace;
+use crate::policy::decide::grace;
 use crate::policy::decide::target::targets_of;
 use crate::policy::rank::harm::HarmStanding;
 use crate::policy::rank::{Contender, Field, HEAD, Harm, Purpose};

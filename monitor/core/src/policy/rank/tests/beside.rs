@@ -42,22 +42,27 @@ fn who_reads_back_within_its_request_is_no_cause() {
         harm: harm(ms, 0),
         ..of(taken, 4_000, pod(name, QosClass::Burstable, 0, request, "9Gi"))
     };
-    type Row = (&'static str, u64, u64, Option<u64>, &'static [&'static str]);
+    type Row = (&'static str, u64, u64, Option<u64>, bool, &'static [&'static str]);
     #[rustfmt::skip]
-    let table: [Row; 7] = [
-        // what it requests that reads back, ms of harm by it and by the leak, MiB that count as taken; the causes
-        ("16Gi", 270, 41,  Some(200),  &["leak"]),
-        ("16Gi", 270, 41,  None,       &[]),       // what was lost has no cause
-        ("1Gi",  270, 41,  Some(200),  &["reads"]),
-        ("1Gi",  270, 80,  Some(200),  &["reads", "leak"]),
-        ("16Gi", 270, 80,  Some(9000), &["leak"]), // by the harm that it does
-        ("16Gi", 0,   80,  Some(9000), &["leak"]),
-        ("16Gi", 0,   0,   Some(200),  &["leak"]),
+    let table: [Row; 9] = [
+        // what it requests that reads back, ms of harm by it and by the leak, MiB that count as taken, whether
+        // pages are read back while much is lost; the causes
+        ("16Gi", 270, 41,  Some(200),  false, &["leak"]),
+        ("16Gi", 270, 41,  None,       false, &[]),       // what was lost has no cause
+        ("1Gi",  270, 41,  Some(200),  false, &["reads"]),
+        ("1Gi",  270, 41,  Some(200),  true,  &["leak"]),
+        ("1Gi",  270, 80,  Some(200),  false, &["reads", "leak"]),
+        ("1Gi",  270, 80,  Some(200),  true,  &["leak"]),
+        ("16Gi", 270, 80,  Some(9000), false, &["leak"]), // by the harm that it does
+        ("16Gi", 0,   80,  Some(9000), false, &["leak"]),
+        ("16Gi", 0,   0,   Some(200),  false, &["leak"]),
     ];
-    for (request, reads, leaks, from, want) in table {
+    for (request, reads, leaks, from, is_read_back, want) in table {
         let pods = [one("reads", request, reads, 0), one("leak", "1Gi", leaks, 500)];
         let taker_from = Some(from.map_or(u64::MAX, |mib| mib << 20));
-        let (need, rules) = (Need { taker_from, ..Need::default() }, settings::Ranking::default());
+        let taken_back = taker_from.filter(|_| is_read_back);
+        let need = Need { taker_from, taken_back, ..Need::default() };
+        let rules = settings::Ranking::default();
         let memory = purpose("kubepods.memory.pressure");
         let takers = Field::for_need(&pods, memory, Order::Cause, &rules, &need).takers(9);
         let takers: Vec<_> = takers.iter().map(|taker| taker.name.as_str()).collect();

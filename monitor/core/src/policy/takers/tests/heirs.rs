@@ -160,18 +160,32 @@ fn what_a_pod_held_is_no_growth_of_the_one_that_comes_in_its_place() {
 fn what_a_payer_held_is_no_growth_of_its_next_container() {
     let by = |is_payer| killed(StepKind::KillContainers, is_payer);
     let for_a_disk = killed_because(disk(), StepKind::KillContainers, false);
-    for (ended, want) in [(by(true), DAEMON), (by(false), "shop/u1"), (for_a_disk, DAEMON)] {
+    let mark = InForce { phase: Phase::Marked, ..killed(StepKind::Mark, false) };
+    #[rustfmt::skip]
+    let table = [
+        // before its end and after it, in force; whether the kernel killed; the largest taker
+        (None,       Some(by(true)),   false, DAEMON),
+        (None,       Some(by(false)),  false, "shop/u1"),
+        (None,       Some(for_a_disk), false, DAEMON),
+        (None,       None,             true,  DAEMON),
+        (Some(mark), None,             true,  "shop/u1"),
+    ];
+    for (marked, ended, is_killed, want) in table {
         let pods: Pods = BTreeMap::from([("u1".to_owned(), pod("u1", None))]).into();
         let at = |t: u64| {
             let held = if t < END { 300 } else { (60 * t.saturating_sub(END + 4)).min(290) };
             let own = 10 + LEAK * t;
             let mut sample = sample(t, held + own, &[("/kubepods", 0), (DAEMON, own), (POD, held)]);
             sample.pods = Some(Pods::clone(&pods));
-            sample.in_force.extend((t >= END).then(|| ended.clone()));
+            sample.in_force.extend(if t < END { marked.clone() } else { ended.clone() });
+            let oom_kill = u64::from(is_killed && t >= END);
+            let events = MemoryEvents { oom_kill, ..MemoryEvents::default() };
+            let own = sample.cgroups.get_mut(&CgroupId(3)).unwrap();
+            Arc::make_mut(own).memory.events = Some(events);
             sample
         };
         let (_, takers, _) = takers(&(0..=END + 14).map(at).collect::<Vec<_>>());
-        assert_eq!(takers[0].0, want, "{takers:?}");
+        assert_eq!(takers[0].0, want, "{is_killed} {takers:?}");
     }
 }
 

@@ -99,19 +99,19 @@ fn loss_names_who_goes_up_and_down_where_memory_was_short_before() {
     use crate::model::quantity::Quantity;
     use crate::model::threshold::{Amount, Signal, Threshold};
     let value = Amount::Quantity(Quantity::bytes(MIB));
-    let met = |signal| {
-        made::met(Trigger::Eviction(Threshold {
-            signal,
-            value,
-            grace: Nanos(0),
-            min_reclaim: None,
-        }))
+    let after = |signal, grace| {
+        made::met(Trigger::Eviction(Threshold { signal, value, grace, min_reclaim: None }))
     };
-    let (node, pods) = (met(Signal::MemoryAvailable), met(Signal::AllocatableMemoryAvailable));
-    let disk = met(Signal::NodefsAvailable);
-    for (short, want) in
-        [(None, DAEMON), (Some(node), "u1"), (Some(pods), DAEMON), (Some(disk), DAEMON)]
-    {
+    let met = |signal| Some(after(signal, Nanos(0)));
+    #[rustfmt::skip]
+    let table = [
+        (None,                                           DAEMON),
+        (met(Signal::MemoryAvailable),                   "u1"),
+        (Some(after(Signal::MemoryAvailable, Nanos(9))), DAEMON), // there is room beyond a soft one
+        (met(Signal::AllocatableMemoryAvailable),        DAEMON),
+        (met(Signal::NodefsAvailable),                   DAEMON),
+    ];
+    for (short, want) in table {
         let mut standing = TakerStanding::default();
         let (mut averages, mut before) = (Averages::new(1), None);
         let (mut last, mut snapshot) = (Sample::default(), Snapshot::default());

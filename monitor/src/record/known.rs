@@ -16,33 +16,36 @@ const GONE: usize = 1_024;
 struct Cgroup {
     /// A container has the name of its pod.
     name: String,
+    /// As the API names it, the container too.
+    full_name: Option<String>,
     path: CgroupPath,
     /// Its `memory.max` when isobar last looked.
     max: Option<Limit>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(crate) struct Cgroups {
     cgroups: BTreeMap<CgroupId, Cgroup>,
     /// The pods by which the cgroups have their names.
     pods: Option<Pods>,
 }
 
-impl Known {
+impl Cgroups {
     /// Whether a cgroup is not known yet, or may have another name since.
-    pub(super) fn lacks(&self, snapshot: &Snapshot) -> bool {
+    pub(crate) fn lacks(&self, snapshot: &Snapshot) -> bool {
         self.pods != snapshot.pods
             || snapshot.scopes.keys().any(|id| !self.cgroups.contains_key(id))
     }
 
     /// Takes note of the cgroups of a snapshot whose scopes have names.
-    pub(super) fn see(&mut self, named: &Snapshot) {
+    pub(crate) fn see(&mut self, named: &Snapshot) {
         let scopes = &named.scopes;
         self.pods.clone_from(&named.pods);
         self.cgroups.extend(scopes.iter().map(|(id, scope)| {
             let name = short_name(pod_of(scope, named).unwrap_or(scope));
             let max = scope.files.as_ref().and_then(|files| files.memory.max);
-            (*id, Cgroup { name, path: scope.path.clone(), max })
+            let (full_name, path) = (scope.name.clone(), scope.path.clone());
+            (*id, Cgroup { name, full_name, path, max })
         }));
         // Ids grow: those that have been gone for longest are first.
         let over = self.cgroups.len().saturating_sub(scopes.len() + GONE);
@@ -51,22 +54,26 @@ impl Known {
         forgotten.iter().for_each(|id| drop(self.cgroups.remove(id)));
     }
 
-    pub(super) fn name(&self, id: CgroupId) -> Option<&str> {
+    pub(crate) fn name(&self, id: CgroupId) -> Option<&str> {
         self.cgroups.get(&id).map(|known| &*known.name)
     }
 
-    pub(super) fn path(&self, id: CgroupId) -> Option<&CgroupPath> {
+    pub(crate) fn full_name(&self, id: CgroupId) -> Option<&str> {
+        self.cgroups.get(&id).and_then(|known| known.full_name.as_deref())
+    }
+
+    pub(crate) fn path(&self, id: CgroupId) -> Option<&CgroupPath> {
         self.cgroups.get(&id).map(|known| &known.path)
     }
 
     /// The `memory.max` of a cgroup when it was last looked at.
-    pub(super) fn max(&self, id: CgroupId) -> Option<Limit> {
+    pub(crate) fn max(&self, id: CgroupId) -> Option<Limit> {
         self.cgroups.get(&id).and_then(|known| known.max)
     }
 }
 
 /// The pod that a container is of.
-pub(super) fn pod_of<'a>(scope: &Scope, snapshot: &'a Snapshot) -> Option<&'a Scope> {
+pub(crate) fn pod_of<'a>(scope: &Scope, snapshot: &'a Snapshot) -> Option<&'a Scope> {
     match scope.place {
         Place::Container { .. } => scope.parent.and_then(|parent| snapshot.scopes.get(&parent)),
         _ => None,
