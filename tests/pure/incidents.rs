@@ -110,7 +110,7 @@ fn watch_opens_and_closes() {
 
 #[test]
 fn watch_tells_a_drifted_limit_once() {
-    let limit = |result| LimitState {
+    let limit = |result, live: &str| LimitState {
         write: LimitWrite {
             what: WrittenLimit::Allocatable,
             cgroup: CgroupPath("/kubepods".into()),
@@ -118,12 +118,13 @@ fn watch_tells_a_drifted_limit_once() {
             value: "1".into(),
         },
         before: None,
-        live: None,
+        live: Some(live.into()),
         result,
         detail: "another process wrote 2".into(),
     };
-    let [kept, drifted, failed] =
-        [LimitResult::Kept, LimitResult::Drifted, LimitResult::Failed].map(|how| [limit(how)]);
+    let [kept, drifted] =
+        [LimitResult::Kept, LimitResult::Drifted].map(|result| [limit(result, "1")]);
+    let [failed, unheld] = ["2", "1"].map(|live| [limit(LimitResult::Failed, live)]);
     #[rustfmt::skip]
     let table = [
         // limits, triggers since the beginning
@@ -134,6 +135,7 @@ fn watch_tells_a_drifted_limit_once() {
         (&kept,    1),
         (&drifted, 2), // again
         (&kept,    2),
+        (&unheld,  2), // it stands, and no other writer is at work
         (&failed,  3), // left to the other writer
         (&failed,  3),
     ];

@@ -5,26 +5,21 @@
 use super::choose::{EXAMINED, harm_floor, worth_it};
 use super::joint::{joint, taken_by};
 use super::oom::{is_marked, kernel_takes};
-use super::pending::sum;
+use super::payer::payer;
 use super::reclaim::reclaim_first;
 use super::standing::{HeldBack, ReliefStanding};
 use super::steps::{Able, Kind, is_offered};
 use super::target::target_of;
-use super::{Counts, Proposal, Question, WORTH, beyond_budget, first_of, of_those};
-use crate::model::cgroup::Cgroup;
+use super::{Counts, Proposal, Question, beyond_budget, first_of};
 use crate::model::condition::ScopeName;
 use crate::model::decision::{
     Candidate, Hold, InForce, Loss, Met, Relief, StepKind, Taker, Target,
 };
 use crate::model::threshold::{Amount, Resource, Signal};
-use crate::model::units::Nanos;
 use crate::policy::assess::pressure::is_emergency;
 use crate::policy::explain;
-use crate::policy::rank::{Contender, Field, Purpose, REAL_PART};
-use crate::policy::takers::{Counts as Counted, freed_by_end};
+use crate::policy::rank::{Field, Purpose};
 
-/// So long after a candidate that paid for others the next one may.
-const ONE_BY_ONE: Nanos = Nanos(10 * Nanos::SECOND.0);
 /// Bytes: with less left, memory is short and not only foretold to be, where no hard threshold says.
 const USUAL_LINE: u64 = 100 << 20;
 /// That line is at most one part in so many of all memory.
@@ -117,6 +112,11 @@ impl Shortage<'_> {
             met.is_due && met.is_hard() && is_of_memory(met) && scope(met) == scope(first)
         };
         let hard = question.met.iter().find(is_demanded);
+        let has_time = hard.is_none_or(|hard| hard.measured > line(question, scope(hard)) / 2)
+            && !is_emergency(&first.threshold, first.measured);
+        if has_time && self.is_unread() {
+            return Err(Hold::NotYetKnown);
+        }
         let chosen = self
             .mark(standing, |taker| !self.is_candidate(taker))
             .or_else(|| reclaim_first(question, standing, field, first))
@@ -129,11 +129,10 @@ impl Shortage<'_> {
         let chosen = chosen.or_else(|| self.squeeze_other(standing, hard.or(pressing)?));
         match hard {
             // A slow leak has no name yet, and takes its time; a new pod will soon have one.
-            Some(hard)
+            Some(_)
                 if chosen.is_none()
                     && (field.is_not_yet_known() || self.is_not_yet_named())
-                    && hard.measured > line(question, scope(hard)) / 2
-                    && !is_emergency(&first.threshold, first.measured) =>
+                    && has_time =>
             {
                 Err(Hold::NotYetKnown)
             }
@@ -153,6 +152,14 @@ impl Shortage<'_> {
     /// Of those whose growth counts: a pod that took what it requests is no cause.
     fn largest(&self) -> Option<&Taker> {
         self.loss.takers.iter().find(|taker| !self.field.took_what_was_promised(&taker.uid))
+    }
+
+    /// Whether it is not known just now what the largest taker holds, and so what its end would give back.
+    fn is_unread(&self) -> bool {
+        self.largest().is_some_and(|taker| {
+            let mut groups = self.question.sample.cgroups.values();
+            groups.any(|group| group.path == taker.path && group.memory.stat.is_none())
+        })
     }
 
     fn is_not_yet_named(&self) -> bool {
@@ -352,40 +359,6 @@ fn line(question: &Question<'_>, scope: ScopeName) -> u64 {
     };
     let line = hard.map(|threshold| amount(threshold.value)).max().unwrap_or(USUAL_LINE);
     line.min(capacity / LARGEST_LINE)
-}
-
-/// A candidate that took nothing and pays all the same, because the kubelet's own hard threshold
-/// demands it: in the kubelet's order, one by one, and only if that ends the shortage for a while.
-/// `Err`: the next may pay later.
-fn payer(
-    question: &Question<'_>,
-    standing: &ReliefStanding,
-    field: &Field<'_>,
-    first: &Met,
-    hard: &Met,
-) -> Result<Option<Proposal>, Hold> {
-    let growth = question.growth(hard).unwrap_or_default();
-    let least = hard.missing.unwrap_or(0).saturating_add(growth.0.saturating_mul(WORTH));
-    let pays = |one: &Contender| one.frees.is_some_and(|frees| frees >= least);
-    // Too little was lost to name a cause: before one that grew nothing goes who took most of it.
-    let grew = field.first(EXAMINED, |one| pays(one) && field.took_most(one, least / REAL_PART));
-    // A kill gives back no shared memory, and there may be no time for an eviction.
-    let is_kill = Kind::of(first) == Kind::MemoryEmergency;
-    let gives = |one: &&Candidate| {
-        let target = target_of(one, question);
-        let freed = |group: &Cgroup| freed_by_end(group, Counted::Held);
-        !is_kill || sum(&target, question.sample, freed).is_some_and(|freed| freed >= least)
-    };
-    let of = |list: Vec<Candidate>| {
-        of_those(question, standing, first, &list.iter().filter(gives).collect::<Vec<_>>())
-    };
-    let new = of(grew).or_else(|| of(field.first(EXAMINED, pays)));
-    match standing.last_victim().map(|last| last.plus(ONE_BY_ONE)) {
-        Some(until) if new.is_some() && question.sample.at.boot < until => {
-            Err(Hold::CoolingDown { until })
-        }
-        _ => Ok(new),
-    }
 }
 
 fn is_of(candidate: &Candidate, uid: &str) -> bool {

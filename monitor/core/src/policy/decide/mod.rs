@@ -18,6 +18,7 @@ mod kept;
 mod kernel_kills;
 mod kubelet_message;
 mod oom;
+mod payer;
 mod pending;
 mod protected;
 mod question;
