@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, Limit, MemoryFiles, MemoryStat};
-use crate::model::decision::{Decision, Hold, SparedReason};
+use crate::model::decision::{Decision, Hold, Relief, SparedReason};
 use crate::model::node::Meminfo;
 use crate::model::pod::QosClass;
 use crate::model::sample::{Moment, Sample};
@@ -149,6 +149,32 @@ fn scope_a_pod_that_no_source_has_named_yet_is_spared_for_a_while() {
         if !want {
             assert_eq!((relief.actions.len(), relief.held), (0, Some(Hold::NotYetKnown)), "{what}");
         }
+    }
+}
+
+#[test]
+fn scope_a_taker_that_is_not_read_at_a_tick_is_waited_for() {
+    let taker = "/kubepods/besteffort/podu2";
+    // The threshold is met at the last tick.
+    for is_unread in [false, true] {
+        let held = 404;
+        let cgroups = [
+            ("/kubepods", held + 240, Limit::At(900 * MIB), false),
+            ("/kubepods/besteffort", 0, Limit::Max, false),
+            (taker, held, Limit::Max, false),
+            ("/kubepods/burstable", 0, Limit::Max, false),
+            ("/kubepods/burstable/podu1", 240, Limit::Max, false),
+        ];
+        let step = judge_for(20, &cgroups, taker, |mut sample| {
+            let own = sample.cgroups.values_mut().find(|one| one.path.0.as_ref() == taker);
+            let own = own.filter(|_| is_unread && sample.tick == 20);
+            own.into_iter().for_each(|own| Arc::make_mut(own).memory.stat = None);
+            sample
+        });
+        let Relief { actions, held, .. } = step.decision.relief;
+        assert_eq!(held == Some(Hold::NotYetKnown), is_unread, "{held:?}");
+        let is_ended = actions.iter().any(|action| action.target.uid == "u2");
+        assert_eq!(is_ended, !is_unread, "{actions:?}");
     }
 }
 
