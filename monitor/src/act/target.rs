@@ -225,7 +225,7 @@ impl OpenTarget {
     }
 
     /// Opens pidfds of processes that were started since the last look.
-    fn catch(&mut self) {
+    pub(super) fn catch(&mut self) {
         let before = self.held.len();
         for group in self.parts.iter().flat_map(|part| &part.work) {
             // A cgroup that cannot be read any more is gone.

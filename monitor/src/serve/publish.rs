@@ -366,20 +366,22 @@ impl Publisher {
         self.lasting.started = started;
     }
 
-    /// Kills before the next tick, beside those that it remembers itself.
+    /// Kills up to the next tick, beside those that are remembered; one that is known is told once.
     pub fn add_kills(&mut self, kills: impl Iterator<Item = OomRecord>) {
-        let kills: Vec<_> =
-            kills.filter(|new| self.kills.iter().all(|own| own.kill != new.kill)).collect();
-        self.kills.extend(kills);
+        for new in kills {
+            match self.kills.iter_mut().find(|own| own.kill == new.kill) {
+                Some(own) if own.victim.is_none() => *own = new,
+                Some(_) => {}
+                None => self.kills.push_front(new),
+            }
+        }
         self.kills.make_contiguous().sort_by_key(|one| Reverse(one.kill.at));
         self.kills.truncate(OOM_KILLS_KEPT);
     }
 
     /// Takes note of the kills of a tick.
     pub fn remember(&mut self, snapshot: &Snapshot) {
-        let new = self.named_kills(snapshot);
-        new.into_iter().for_each(|record| self.kills.push_front(record));
-        self.kills.truncate(OOM_KILLS_KEPT);
+        self.add_kills(self.named_kills(snapshot).into_iter());
         self.learn(snapshot);
     }
 
@@ -388,8 +390,7 @@ impl Publisher {
         if self.to.borrow().is_some() || !self.known.lacks(snapshot) {
             return;
         }
-        let (scopes, pods) = (snapshot.scopes.clone(), snapshot.pods.clone());
-        let mut named = Snapshot { scopes, pods, ..Snapshot::default() };
+        let mut named = snapshot.clone();
         name_scopes(&mut named);
         self.known.see(&named);
     }

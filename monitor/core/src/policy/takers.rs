@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::{Deserialize, Serialize};
 
 use self::acted::{Killed, acted_on, ended_by_isobar, is_of_taker};
-use self::anew::Anew;
+use self::anew::{Anew, n_oom_kills};
 use self::figures::Holding;
 pub(crate) use self::figures::{Counts, cache, counted, freed_by_end, held, locked, swapped};
 use self::fills::Fills;
@@ -338,10 +338,9 @@ fn together(parties: &Parties<'_>) -> [u64; 2] {
 
 /// Whether the kernel's OOM killer has ended processes of a cgroup that is gone now.
 fn was_killed(cgroup: &Cgroup, before: &Sample, sample: &Sample) -> bool {
-    let kills = |cgroup: &Cgroup| cgroup.memory.events.map(|events| events.oom_kill);
-    let above = |sample: &Sample| kills(sample.cgroups.get(&cgroup.parent?)?);
+    let above = |sample: &Sample| n_oom_kills(sample.cgroups.get(&cgroup.parent?)?);
     let ends = above(before).zip(above(sample));
-    kills(cgroup).is_some_and(|n| n > 0) || ends.is_some_and(|(was, is)| was < is)
+    n_oom_kills(cgroup).is_some_and(|n| n > 0) || ends.is_some_and(|(was, is)| was < is)
 }
 
 /// Whether the kubelet has evicted this pod for want of something that it holds as memory or threads.

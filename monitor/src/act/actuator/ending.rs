@@ -156,7 +156,10 @@ impl Ending {
             (self.grace, self.killed) = (None, watched);
             let who = describe(node.proc, &left);
             let how = match self.target.kill(node) {
-                Ok(how) => how,
+                Ok(how) => {
+                    self.target.catch();
+                    how
+                }
                 Err(failure) => return Some(self.outcome(Err(failure), &left, now)),
             };
             self.story = format!("{}; the grace period ended with {who}; then {how}", self.story);

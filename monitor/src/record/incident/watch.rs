@@ -24,6 +24,8 @@ pub const LONGEST: Nanos = Nanos(3_600 * Nanos::SECOND.0);
 pub(super) const CALM: Nanos = Nanos(30 * Nanos::SECOND.0);
 /// More triggers of one incident are not listed, unless they are graver.
 const TRIGGERS: usize = 32;
+/// No machine that isobar runs on has larger pages.
+const PAGE: u64 = 64 << 10;
 
 /// One tick.
 #[derive(Debug, Clone, Copy)]
@@ -180,18 +182,26 @@ impl Watch {
                 }
                 _ => None,
             };
-            if text.is_some() || last.is_some() {
-                self.drifted.insert(file.clone(), *result);
-            }
+            // A look that failed while the limit stood tells nothing of it.
+            let seen = match (result, &text) {
+                (LimitResult::Failed, None) => last,
+                (_, None) => last.map(|_| *result),
+                (_, Some(_)) => Some(*result),
+            };
+            self.drifted.extend(seen.map(|seen| (file.clone(), seen)));
             told.extend(text.filter(|_| last != Some(*result)).map(|text| (file, text)));
         }
         told
     }
 }
 
-/// Whether it is known that another value stands there than is to: else no other writer is at work.
+/// Whether it is known that another value stands there than is to, also in whole pages, to which the kernel
+/// cuts a limit: else no other writer is at work.
 fn is_other(live: Option<&str>, value: &str) -> bool {
-    live.is_some_and(|live| live != value)
+    let pages = |text: &str| text.parse::<u64>().ok().map(|n| n / PAGE).filter(|n| *n > 0);
+    let is_same =
+        |live: &str| live == value || pages(live).is_some() && pages(live) == pages(value);
+    live.is_some_and(|live| !is_same(live))
 }
 
 fn join(incident: &mut Incident, new: Vec<Trigger>) {

@@ -3,25 +3,33 @@
 
 use std::collections::BTreeMap;
 
-use isobar_core::model::decision::{Action, Decision};
+use isobar_core::model::decision::{Action, Decision, StepKind};
 use isobar_core::model::sample::Sample;
 use isobar_core::policy::engine::Engine;
 use isobar_core::room;
 
-/// For each step that both took, the number of the recorded one and that of the other settings.
+/// For each step that both took, the number of the recorded one and that of the other settings. One may
+/// have taken it sooner than the other.
 pub(super) struct Own {
     /// Steps up to this number were taken before.
     known_to: u64,
     /// No tick was judged yet: all that is in force then is of before.
     is_new: bool,
     numbers: BTreeMap<u64, u64>,
+    /// The last step of each kind on each target that one of them alone has taken so far: the recorded agent,
+    /// and the other settings.
+    last: BTreeMap<(StepKind, String), [Option<u64>; 2]>,
 }
+
+/// How a recorded decision has steps.
+const SOME_STEP: &str = r#""actions":[{"#;
 
 impl Own {
     /// For other settings that judge from the next tick on, with this engine.
     pub(super) fn of(engine: &Engine) -> Self {
         let known_to = engine.standing().relief.last_id();
-        Self { known_to, is_new: true, numbers: BTreeMap::new() }
+        let (numbers, last) = Default::default();
+        Self { known_to, is_new: true, numbers, last }
     }
 
     /// Leaves of the steps in force, and of their outcomes, those that the other settings know, by their
@@ -44,15 +52,19 @@ impl Own {
 
     /// Takes note of the steps that were recorded at the tick at which `own` ones were taken.
     pub(super) fn note(&mut self, recorded: &str, own: &[Action]) {
-        if own.is_empty() {
-            return;
-        }
         // One that this version cannot read has nothing to compare.
-        let Ok(recorded) = room::from_slice::<Decision>(recorded.as_bytes()) else { return };
-        for action in recorded.relief.actions {
-            let key = |action: &Action| (action.step, action.target.uid.clone());
-            let same = own.iter().find(|own| key(own) == key(&action));
-            self.numbers.extend(same.map(|own| (action.id, own.id)));
+        let recorded = recorded.contains(SOME_STEP).then(|| room::from_slice(recorded.as_bytes()));
+        let recorded: Option<Decision> = recorded.and_then(Result::ok);
+        let recorded = recorded.iter().flat_map(|decision| &decision.relief.actions);
+        for (by, action) in recorded.map(|action| (0, action)).chain(own.iter().map(|own| (1, own)))
+        {
+            let key = (action.step, action.target.uid.clone());
+            let last = self.last.entry(key).or_default();
+            last[by] = Some(action.id);
+            if let [Some(recorded), Some(own)] = *last {
+                self.numbers.insert(recorded, own);
+                *last = [None; 2];
+            }
         }
     }
 }

@@ -179,10 +179,14 @@ fn own_steps_are_told_by_their_own_numbers() {
     let actions = |all: &[(u64, StepKind, &str)]| {
         all.iter().map(|(id, step, uid)| in_force(*id, *step, uid).action).collect::<Vec<_>>()
     };
-    let mut recorded = Decision::default();
-    recorded.relief.actions = actions(&[(8, Squeeze, "u1"), (9, Evict, "u2"), (10, Evict, "u3")]);
-    let text = canonical(&recorded).unwrap();
-    own.note(&text, &actions(&[(8, Evict, "u3"), (9, Squeeze, "u2"), (10, Squeeze, "u1")]));
+    let decided = |all: &[(u64, StepKind, &str)]| {
+        let mut decision = Decision::default();
+        decision.relief.actions = actions(all);
+        canonical(&decision).unwrap()
+    };
+    own.note(&decided(&[(8, Squeeze, "u1"), (9, Evict, "u2")]), &actions(&[(8, Evict, "u3")]));
+    // Each took one of them a tick later than the other.
+    own.note(&decided(&[(10, Evict, "u3")]), &actions(&[(9, Squeeze, "u2"), (10, Squeeze, "u1")]));
     let mut sample = sample(2);
     sample.in_force = [6, 8, 9, 10].map(|id| in_force(id, Evict, "u")).into();
     sample.outcomes =

@@ -44,4 +44,10 @@ fn kills_of_a_recording_are_told_once_and_newest_first() {
         let at: Vec<_> = publisher.kills.iter().map(|one| one.kill.at.0).collect();
         assert_eq!((at.len(), at.first(), at.last()), (n, Some(&newest), Some(&oldest)));
     }
+    // One that is known already is told once, with its name.
+    let kill = OomKill { at: Nanos(long), ..OomKill::default() };
+    publisher.remember(&Snapshot { oom_kills: vec![kill.clone()], ..Snapshot::default() });
+    let named = OomRecord { kill, victim: Some("shop/web".into()), ..OomRecord::default() };
+    publisher.add_kills([named.clone(), record(long)].into_iter());
+    assert_eq!((publisher.kills.len(), &publisher.kills[0]), (OOM_KILLS_KEPT, &named));
 }

@@ -15,6 +15,7 @@ use crate::model::condition::ScopeName;
 use crate::model::decision::{
     Candidate, Hold, InForce, Loss, Met, Relief, StepKind, Taker, Target,
 };
+use crate::model::sample::Sample;
 use crate::model::threshold::{Amount, Resource, Signal};
 use crate::policy::assess::pressure::is_emergency;
 use crate::policy::explain;
@@ -39,7 +40,7 @@ pub(super) fn choose(
     };
     let takers = field.takers(EXAMINED);
     let shortage = Shortage { question, field, first: &first, loss: &loss, takers: &takers };
-    let chosen = match is_forecast(question, &first) {
+    let chosen = match is_foretold(question, &first) {
         true => shortage.foretold(standing).map(Some),
         false => shortage.measured(standing),
     };
@@ -112,9 +113,9 @@ impl Shortage<'_> {
             met.is_due && met.is_hard() && is_of_memory(met) && scope(met) == scope(first)
         };
         let hard = question.met.iter().find(is_demanded);
-        let has_time = hard.is_none_or(|hard| hard.measured > line(question, scope(hard)) / 2)
+        let has_time = hard.is_some_and(|hard| hard.measured > line(question, scope(hard)) / 2)
             && !is_emergency(&first.threshold, first.measured);
-        if has_time && self.is_unread() {
+        if has_time && self.largest().is_some_and(|taker| is_pod_unread(taker, question.sample)) {
             return Err(Hold::NotYetKnown);
         }
         let chosen = self
@@ -152,14 +153,6 @@ impl Shortage<'_> {
     /// Of those whose growth counts: a pod that took what it requests is no cause.
     fn largest(&self) -> Option<&Taker> {
         self.loss.takers.iter().find(|taker| !self.field.took_what_was_promised(&taker.uid))
-    }
-
-    /// Whether it is not known just now what the largest taker holds, and so what its end would give back.
-    fn is_unread(&self) -> bool {
-        self.largest().is_some_and(|taker| {
-            let mut groups = self.question.sample.cgroups.values();
-            groups.any(|group| group.path == taker.path && group.memory.stat.is_none())
-        })
     }
 
     fn is_not_yet_named(&self) -> bool {
@@ -326,6 +319,12 @@ fn squeeze(
     can.then(|| Proposal::gentle(StepKind::Squeeze, target, first))
 }
 
+/// Whether it is not known just now what a pod holds, and so what its end would give back.
+fn is_pod_unread(taker: &Taker, sample: &Sample) -> bool {
+    let mut groups = sample.cgroups.values().filter(|_| !taker.uid.starts_with('/'));
+    groups.any(|group| group.path == taker.path && group.memory.stat.is_none())
+}
+
 /// A party that may be no candidate, as a target is named.
 fn candidate_of(taker: &Taker) -> Candidate {
     Candidate {
@@ -337,7 +336,7 @@ fn candidate_of(taker: &Taker) -> Candidate {
 }
 
 /// True while memory is only foretold to run out: more is left than the hard threshold asks for.
-pub(super) fn is_forecast(question: &Question<'_>, first: &Met) -> bool {
+pub(super) fn is_foretold(question: &Question<'_>, first: &Met) -> bool {
     let outlook = question.outlook(first);
     let left = outlook.and_then(|outlook| Some((outlook.scope, outlook.left?)));
     left.is_some_and(|(scope, left)| left.0 > line(question, scope))

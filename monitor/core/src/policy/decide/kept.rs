@@ -14,8 +14,8 @@ pub(super) type Entry = (String, String, StepKind);
 /// Steps that were tried.
 pub(super) type Tried = BTreeSet<Entry>;
 
-/// Whether a step of the ledger was tried on its target. An end is over a while after it gave memory or
-/// pids back: what was started again since may be ended again.
+/// Whether a step of the ledger counts as tried on its target. An end for want of memory or pids does so
+/// only for a while after the last process was gone: what was started again since may be ended again.
 pub(super) fn is_tried(InForce { action, phase, .. }: &InForce, now: Nanos, rest: Nanos) -> bool {
     let comes_back =
         matches!(action.reason.threshold.resource(), Resource::Memory | Resource::Pids);
@@ -85,6 +85,42 @@ impl Kept {
     pub(super) fn asked(&mut self, against: &str, uid: &str) {
         if let Some(refused) = self.0.get_mut(against).and_then(|kept| kept.get_mut(uid)) {
             (refused.at, refused.is_due) = (None, false);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::decision::{Trigger, made};
+    use crate::model::quantity::Quantity;
+    use crate::model::threshold::{Amount, PressureSignal, Signal, Threshold};
+    use crate::model::units::Percent;
+
+    #[test]
+    fn an_end_counts_as_tried_until_what_was_short_came_back_long_ago() {
+        use StepKind::{Evict, KillContainers, Squeeze};
+        let memory = made::pressed(PressureSignal::Memory(Percent(60_00)));
+        let value = Amount::Quantity(Quantity::bytes(1));
+        let (signal, grace) = (Signal::NodefsAvailable, Nanos(0));
+        let disk = Threshold { signal, value, grace, min_reclaim: None };
+        let disk = made::met(Trigger::Eviction(disk));
+        let ended = |at| Phase::Ended { at: Nanos(at) };
+        #[rustfmt::skip]
+        let table = [
+            // step, what it was against, its phase; whether it was tried, 10 ns later being long ago
+            (KillContainers, memory, Phase::Ending,   false), // it may never have been done
+            (Evict,          memory, Phase::Ending,   true),
+            (Squeeze,        memory, Phase::Squeezed, true),
+            (KillContainers, memory, ended(90),       true),
+            (KillContainers, memory, ended(89),       false),
+            (Evict,          memory, ended(89),       false),
+            (Evict,          disk,   ended(89),       true), // of a disk little comes back so fast
+        ];
+        for (step, against, phase, want) in table {
+            let action = made::action(step, against);
+            let entry = InForce { action, since: Nanos(0), held: None, phase, largest: None };
+            assert_eq!(is_tried(&entry, Nanos(100), Nanos(10)), want, "{step:?} {phase:?}");
         }
     }
 }

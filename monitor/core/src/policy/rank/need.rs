@@ -91,9 +91,8 @@ pub(super) fn causes(
     let outside = lost.outside(is_contender);
     let need = |from, promised| {
         let taker_from = Some(from);
-        let taken_back = taker_from.filter(|_| lost.is_large && shortfall.is_thrashing);
         let lasting_outside = outside.lasting;
-        Need { taker_from, promised, taken_back, lasting_outside, ..Need::of_none(shortfall) }
+        Need { taker_from, promised, lasting_outside, ..Need::of_none(shortfall) }
     };
     // How much a disk or pids lack tells nothing of what was taken in the last minute or two.
     let least_taken = if resource == Resource::Memory { shortfall.real_part() } else { 0 };
@@ -138,7 +137,8 @@ pub(super) fn causes(
     if took(from_above).next().is_some() || is_outside {
         let own = contenders.into_iter().zip(above);
         let own = own.map(|(one, (taken, lasting))| Contender { taken, lasting, ..one });
-        return (own.collect(), Need { named_from, ..need(from_above, None) });
+        let taken_back = Some(from_above).filter(|_| lost.is_large && shortfall.is_thrashing);
+        return (own.collect(), Need { named_from, taken_back, ..need(from_above, None) });
     }
     let promised = promised(&contenders, from_all).filter(|_| !is_of_others);
     let promised = promised.and_then(|left| {

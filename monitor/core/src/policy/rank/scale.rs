@@ -96,7 +96,8 @@ impl Scale {
             Some(By::Harm { others, part: real(need.largest_part) })
         };
         // A pod that reads back what another party took of its memory charges most of all: within its request,
-        // or while others take far more, it is no cause. Beside it a pod that grew, and reads nothing back, makes others wait for far too little.
+        // or while others take far more, it is no cause. Beside it a pod that grew, and reads nothing back,
+        // makes others wait for far too little.
         let of_memory = || {
             let beyond = most(&|one| !self.is_within_request(one) && !self.reads_back(one));
             by_harm(beyond.filter(|beyond| Some(*beyond) >= most(&|_| true).map(real)))

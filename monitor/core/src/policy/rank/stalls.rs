@@ -47,10 +47,13 @@ impl Stalls {
         };
         let parties = takers.parties().filter_map(|id| Some((id, snapshot.scopes.get(&id)?)));
         let (limited, others): (Vec<_>, Vec<_>) = parties.partition(|(_, scope)| is_limited(scope));
-        let of = |(_, scope): (_, &Scope)| Some(scope.pressure.memory?.some?.avg10);
-        let most =
-            || others.into_iter().map(of).try_fold(Percent(0), |most, one| Some(most.max(one?)));
+        let of = |(_, scope): &(_, &Scope)| Some(scope.pressure.memory?.some?.avg10);
+        let most = || others.iter().map(of).try_fold(Percent(0), |most, one| Some(most.max(one?)));
         let most = if limited.is_empty() { None } else { most() };
+        // What stalls and is in no party, as the kernel's own threads, and many that stall a little.
+        let explained =
+            limited.iter().filter_map(of).fold(0, |sum: u16, one| sum.saturating_add(one.0));
+        let most = most.map(|most| most.max(Percent(some.0.saturating_sub(explained))));
         let limited = limited.into_iter().map(|(id, _)| id).collect();
         Some(Self { some: most.unwrap_or(some), limited })
     }

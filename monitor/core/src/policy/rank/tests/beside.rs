@@ -70,6 +70,36 @@ fn who_reads_back_within_its_request_is_no_cause() {
     }
 }
 
+/// Where requests promised all that was lost, no party took it from one that does harm.
+#[test]
+fn reads_back_what_another_took_beyond_its_request() {
+    #[rustfmt::skip]
+    let table = [
+        // what the pod that grew requests, whether a twentieth was lost, and pages are read back; takers
+        ("1Gi",  true,  true,  &["grew"][..]),
+        ("1Gi",  false, true,  &["reads"]),
+        ("1Gi",  true,  false, &["reads"]),
+        ("16Gi", true,  true,  &["reads"]),
+    ];
+    for (request, is_large, is_thrashing, want) in table {
+        let one = |name: &str, request: &str, ms, taken, used: &str| Contender {
+            harm: harm(ms, 0),
+            ..of(taken, 4_000, pod(name, QosClass::Burstable, 0, request, used))
+        };
+        let pods = vec![one("reads", "1Gi", 270, 0, "5Gi"), one("grew", request, 0, 1_000, "2Gi")];
+        let shortfall = Shortfall { missing: 0, is_thrashing };
+        let mut lost = Lost::established(1_000 << 20);
+        lost.is_large = is_large;
+        let (pods, need) =
+            need::causes(pods, (shortfall, Resource::Memory), &lost, &Snapshot::default());
+        let rules = settings::Ranking::default();
+        let memory = purpose("kubepods.memory.refaults");
+        let takers = Field::for_need(&pods, memory, Order::Cause, &rules, &need).takers(9);
+        let takers: Vec<_> = takers.iter().map(|taker| taker.name.as_str()).collect();
+        assert_eq!(takers, want, "{request} {is_large} {is_thrashing}");
+    }
+}
+
 /// What was swapped out counts against the request, too.
 #[test]
 fn takers_above_request_hold_more_than_they_request() {

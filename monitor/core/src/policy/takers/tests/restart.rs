@@ -1,6 +1,7 @@
 //! What an agent leaves to the next one of who takes memory.
 
 use super::*;
+use crate::model::decision::Trigger;
 
 /// Nothing of what `last` lost was seen by this agent: it began with what the one before left.
 fn next(left: &TakerStanding, last: &Sample) -> Option<(Vec<String>, u64)> {
@@ -64,4 +65,30 @@ fn who_changed_is_short() {
     let text = serde_json::to_string(&standing.who_changed()).unwrap();
     assert!(text.len() < 50_000, "{}", text.len());
     assert_eq!(next(&standing, &at(203)), Some((vec!["u1".into()], 0)));
+}
+
+#[test]
+fn next_agent_knows_whose_processes_began_anew_and_whom_the_kernel_took() {
+    use crate::model::cgroup::MemoryEvents;
+    use crate::model::decision::{InForce, StepKind, made};
+    let mut action = made::action(
+        StepKind::Mark,
+        made::met(Trigger::Pressure(made::usual_pressure_thresholds()[0])),
+    );
+    action.target.cgroup = Some(CgroupId(2));
+    action.target.path = Some(CgroupPath(POD.into()));
+    let mark = InForce { action, since: Nanos(0), held: None, phase: Phase::Marked, largest: None };
+    let seen = (0..=20).map(|t| {
+        let mut sample = sample(t + 1, 300, &[("/kubepods", 0), (POD, 300)]);
+        let events = MemoryEvents { oom_kill: u64::from(t >= 10), ..MemoryEvents::default() };
+        let own = sample.cgroups.get_mut(&CgroupId(2)).unwrap();
+        Arc::make_mut(own).memory.events = Some(events);
+        sample.in_force.push(mark.clone());
+        sample
+    });
+    let mut standing = TakerStanding::default();
+    take_in(&mut standing, &seen.collect::<Vec<_>>());
+    let next = standing.who_changed();
+    assert!(!next.killed.is_empty() && !next.anew.is_empty());
+    assert_eq!((&next.killed, &next.anew), (&standing.killed, &standing.anew));
 }
