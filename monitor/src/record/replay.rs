@@ -158,7 +158,8 @@ impl Replay {
                 }
                 let step = Box::new(engine.step(sample));
                 if let Some(own) = &mut self.own {
-                    own.note(&recorded, &step.decision.relief.actions);
+                    let decision = &step.decision;
+                    own.note(&recorded, &decision.relief, decision.at.boot);
                 }
                 Stepped::Tick { recorded, step }
             }

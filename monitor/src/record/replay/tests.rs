@@ -1,8 +1,11 @@
 use std::path::Path;
+use std::sync::Arc;
 
+use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath};
 use isobar_core::model::condition::{Measure, ScopeName};
 use isobar_core::model::decision::{
-    Action, InForce, OutcomeResult, Phase, StepKind, Target, Trigger, made,
+    Action, InForce, OutcomeResult, Phase, Release, ReleaseReason, Relief, StepKind, Target,
+    Trigger, made,
 };
 use isobar_core::model::psi::{Line, Pressure};
 use isobar_core::model::sample::Sample;
@@ -176,17 +179,18 @@ fn own_steps_are_told_by_their_own_numbers() {
     let standing = Standing { relief, ..Standing::new(4) };
     let mut own = Own::of(&Engine::new(settings(20), standing));
     own.put_in(&mut sample(1));
-    let actions = |all: &[(u64, StepKind, &str)]| {
-        all.iter().map(|(id, step, uid)| in_force(*id, *step, uid).action).collect::<Vec<_>>()
+    let relief = |all: &[(u64, StepKind, &str)]| {
+        let actions = all.iter().map(|(id, step, uid)| in_force(*id, *step, uid).action);
+        Relief { actions: actions.collect(), ..Relief::default() }
     };
     let decided = |all: &[(u64, StepKind, &str)]| {
-        let mut decision = Decision::default();
-        decision.relief.actions = actions(all);
-        canonical(&decision).unwrap()
+        canonical(&Decision { relief: relief(all), ..Decision::default() }).unwrap()
     };
-    own.note(&decided(&[(8, Squeeze, "u1"), (9, Evict, "u2")]), &actions(&[(8, Evict, "u3")]));
+    let now = Nanos(1);
+    own.note(&decided(&[(8, Squeeze, "u1"), (9, Evict, "u2")]), &relief(&[(8, Evict, "u3")]), now);
     // Each took one of them a tick later than the other.
-    own.note(&decided(&[(10, Evict, "u3")]), &actions(&[(9, Squeeze, "u2"), (10, Squeeze, "u1")]));
+    let later = relief(&[(9, Squeeze, "u2"), (10, Squeeze, "u1")]);
+    own.note(&decided(&[(10, Evict, "u3")]), &later, now);
     let mut sample = sample(2);
     sample.in_force = [6, 8, 9, 10].map(|id| in_force(id, Evict, "u")).into();
     sample.outcomes =
@@ -195,4 +199,37 @@ fn own_steps_are_told_by_their_own_numbers() {
     let ids: Vec<_> = sample.in_force.iter().map(|entry| entry.action.id).collect();
     let outcomes: Vec<_> = sample.outcomes.iter().map(|outcome| outcome.action).collect();
     assert_eq!((ids, outcomes), (vec![6, 10, 8], vec![7, 8]));
+}
+
+#[test]
+fn own_marks_count_as_in_force_until_they_are_released() {
+    use StepKind::Mark;
+    let mut own = Own::of(&Engine::new(settings(20), Standing::new(4)));
+    let group = |id: u64| (CgroupId(id), Arc::new(Cgroup::default()));
+    let marked = |id: u64, cgroup: u64| {
+        let mut mark = in_force(id, Mark, &cgroup.to_string()).action;
+        (mark.target.cgroup, mark.target.path) =
+            (Some(CgroupId(cgroup)), Some(CgroupPath::default()));
+        mark
+    };
+    let mut relief = Relief { actions: vec![marked(1, 7), marked(2, 8)], ..Relief::default() };
+    own.note("{}", &relief, Nanos(1));
+    let mut in_force = |relief: &Relief, cgroups: &[u64]| {
+        let mut sample = sample(2);
+        sample.cgroups = cgroups.iter().map(|id| group(*id)).collect();
+        own.put_in(&mut sample);
+        own.note("{}", relief, Nanos(2));
+        sample.in_force.iter().map(|entry| entry.action.id).collect::<Vec<_>>()
+    };
+    let none = Relief::default();
+    assert_eq!(in_force(&none, &[7, 8]), [1, 2]);
+    // One target is gone.
+    relief = Relief { releases: vec![release(2)], ..Relief::default() };
+    assert_eq!(in_force(&relief, &[8]), [2]);
+    assert_eq!(in_force(&none, &[7, 8]), [0_u64; 0]);
+}
+
+fn release(action: u64) -> Release {
+    let (target, why) = (Target::default(), ReleaseReason::Over);
+    Release { action, step: StepKind::Mark, target, why, is_enforced: true }
 }
