@@ -26,7 +26,9 @@ fn kill_forking_victim() {
         let outcome = actor.take(&enforced(KillContainers, group.target()));
         let outcome = settle(&mut actor, outcome);
         assert_eq!(outcome.result, Done, "{outcome:?}");
-        assert!(outcome.detail.starts_with("cgroup.kill after "), "{outcome:?}");
+        // On a busy machine the kernel may take longer than the actuator waits.
+        let ways = ["cgroup.kill after ", "SIGKILL to each, as cgroup.kill takes long after "];
+        assert!(ways.iter().any(|way| outcome.detail.starts_with(way)), "{outcome:?}");
         assert!(outcome.ended.unwrap() >= 20, "{outcome:?}");
         assert!(group.pids().is_empty(), "{outcome:?}");
         assert!(!actor.is_busy() && actor.poll().is_empty(), "what is over is told once");
