@@ -3,6 +3,8 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::Duration;
 
 use isobar::act::Actuator;
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
@@ -196,6 +198,20 @@ fn squeeze_changed_by_others() {
     assert_eq!(tree.says("cpu.weight"), "5");
     tree.release(&mut actor, 8);
     assert_eq!(tree.says("cpu.weight"), "50");
+}
+
+/// As where the ledger could not be written when the squeeze was taken back.
+#[test]
+fn squeeze_that_was_taken_back_is_not_written_again_by_the_next_agent() {
+    let tree = Tree::new(&[("cpu.weight", "100")]);
+    let (mut first, state) = actor_of(tree.root.path());
+    first.take(&tree.squeeze(7, CPU, None));
+    // By then the kernel has taken what was written.
+    sleep(Duration::from_millis(3_200));
+    drop(first);
+    fs::write(tree.dir.join("cpu.weight"), "100\n").unwrap();
+    let next = Actuator::open(options(tree.root.path(), state.path())).unwrap();
+    assert_eq!((tree.says("cpu.weight").as_str(), in_force(&next)), ("100", vec![]));
 }
 
 /// The actions of the ledger.

@@ -87,8 +87,7 @@ impl Actuator {
         Ok(first)
     }
 
-    /// The target as it is now. A kill takes one that was opened before; a stop has the time to
-    /// look again.
+    /// The target as it is now. A kill takes one that was opened before; a stop has time for a new look.
     fn open_target(&mut self, action: &Action) -> Result<OpenTarget, ActError> {
         let known = self.prepared.iter().position(|one| one.is_of(&action.target));
         if let Some(known) = known.filter(|_| action.step == StepKind::KillContainers) {
