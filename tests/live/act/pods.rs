@@ -169,6 +169,27 @@ fn kill_with_a_container_gone() {
 }
 
 #[test]
+fn stop_spares_a_container_that_starts_in_its_grace() {
+    let Some(root) = Cgroup::new("grace") else { return };
+    let pod = Pod::new(&root);
+    let container = |id: &str| pod.pod().child(format!("cri-containerd-{}.scope", id.repeat(32)));
+    let deaf = container("de");
+    deaf.spawn("trap '' TERM; while :; do sleep 0.1; done");
+    wait("it is deaf", || deaf.pids().len() == 2);
+    let (mut actor, _state) = actor();
+    let first = actor.take(&enforced(StopContainers, pod.target()));
+    assert_eq!(first.result, Done, "{first:?}");
+    // The kubelet starts the container anew that has ended.
+    let new = container("0e");
+    new.spawn("exec sleep 100");
+    new.wait_for(1);
+    let last = settle(&mut actor, first);
+    assert!(last.detail.contains("the grace period ended with "), "{last:?}");
+    assert!(deaf.pids().is_empty(), "{last:?}");
+    assert_eq!(new.pids().len(), 1, "{last:?}");
+}
+
+#[test]
 fn kill_nothing_like_a_sandbox() {
     let Some(root) = Cgroup::new("lone") else { return };
     let pod = Pod::new(&root);
