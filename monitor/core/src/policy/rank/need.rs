@@ -37,7 +37,7 @@ pub struct Need {
     pub is_of_others: bool,
     /// Pages are read back while so much is lost that a candidate which took less than this reads back what
     /// others took from it.
-    pub taken_back: Option<u64>,
+    pub reads_back_below: Option<u64>,
     /// The most that a party took all along that is not a candidate.
     pub lasting_outside: u64,
     /// The most harm that a cgroup does that is not a candidate, per second.
@@ -137,8 +137,8 @@ pub(super) fn causes(
     if took(from_above).next().is_some() || is_outside {
         let own = contenders.into_iter().zip(above);
         let own = own.map(|(one, (taken, lasting))| Contender { taken, lasting, ..one });
-        let taken_back = Some(from_above).filter(|_| lost.is_large && shortfall.is_thrashing);
-        return (own.collect(), Need { named_from, taken_back, ..need(from_above, None) });
+        let reads_back_below = Some(from_above).filter(|_| lost.is_large && shortfall.is_thrashing);
+        return (own.collect(), Need { named_from, reads_back_below, ..need(from_above, None) });
     }
     let promised = promised(&contenders, from_all).filter(|_| !is_of_others);
     let promised = promised.and_then(|left| {

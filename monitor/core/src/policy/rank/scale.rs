@@ -21,7 +21,7 @@ pub(super) struct Scale {
     /// A smaller gain is no real part of what is missing.
     real_part: u64,
     /// A candidate that took less is no cause by the harm that it does.
-    taken_back: Option<u64>,
+    reads_back_below: Option<u64>,
     /// Some candidate has no statistics, so the key decides.
     pub(super) some_lack_stats: bool,
     /// Some candidate has a preference, so the key decides first.
@@ -66,7 +66,7 @@ impl Scale {
             resource,
             cause: None,
             real_part,
-            taken_back: need.taken_back,
+            reads_back_below: need.reads_back_below,
             some_lack_stats,
             some_prefer,
             some_lasting: false,
@@ -156,7 +156,7 @@ impl Scale {
     /// Whether what it charges is what others took from it.
     fn reads_back(self, contender: &Contender) -> bool {
         let took = contender.took().unwrap_or_default();
-        self.taken_back.is_some_and(|least| took < least)
+        self.reads_back_below.is_some_and(|least| took < least)
     }
 
     /// Whether so little of what it took counts, because it requests the rest, that it is no cause.

@@ -60,8 +60,8 @@ fn who_reads_back_within_its_request_is_no_cause() {
     for (request, reads, leaks, from, is_read_back, want) in table {
         let pods = [one("reads", request, reads, 0), one("leak", "1Gi", leaks, 500)];
         let taker_from = Some(from.map_or(u64::MAX, |mib| mib << 20));
-        let taken_back = taker_from.filter(|_| is_read_back);
-        let need = Need { taker_from, taken_back, ..Need::default() };
+        let reads_back_below = taker_from.filter(|_| is_read_back);
+        let need = Need { taker_from, reads_back_below, ..Need::default() };
         let rules = settings::Ranking::default();
         let memory = purpose("kubepods.memory.pressure");
         let takers = Field::for_need(&pods, memory, Order::Cause, &rules, &need).takers(9);
