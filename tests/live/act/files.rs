@@ -3,8 +3,6 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::thread::sleep;
-use std::time::Duration;
 
 use isobar::act::Actuator;
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
@@ -176,46 +174,8 @@ fn squeeze_for_two_reasons() {
     assert!(outcome.detail.starts_with("no limit of action 8"), "{outcome:?}");
 }
 
-#[test]
-fn squeeze_changed_by_others() {
-    let tree = Tree::new(&[("cpu.weight", "100")]);
-    let (mut actor, _state) = actor_of(tree.root.path());
-    #[rustfmt::skip]
-    let table = [
-        // what stands there at the release, what is said of it
-        ("100", "/busy/cpu.weight stands at 100 again"),
-        ("50",  "/busy/cpu.weight is left at 50: another writer has changed 10"),
-    ];
-    for (stands, told) in table {
-        actor.take(&tree.squeeze(7, CPU, None));
-        fs::write(tree.dir.join("cpu.weight"), format!("{stands}\n")).unwrap();
-        let outcome = tree.release(&mut actor, 7);
-        assert_eq!((outcome.result, &*outcome.detail), (Done, told));
-        assert_eq!((tree.says("cpu.weight").as_str(), in_force(&actor)), (stands, vec![]));
-    }
-    // Held again, it is theirs that comes back.
-    actor.take(&tree.squeeze(8, CPU, None));
-    assert_eq!(tree.says("cpu.weight"), "5");
-    tree.release(&mut actor, 8);
-    assert_eq!(tree.says("cpu.weight"), "50");
-}
-
-/// As where the ledger could not be written when the squeeze was taken back.
-#[test]
-fn squeeze_that_was_taken_back_is_not_written_again_by_the_next_agent() {
-    let tree = Tree::new(&[("cpu.weight", "100")]);
-    let (mut first, state) = actor_of(tree.root.path());
-    first.take(&tree.squeeze(7, CPU, None));
-    // By then the kernel has taken what was written.
-    sleep(Duration::from_millis(3_200));
-    drop(first);
-    fs::write(tree.dir.join("cpu.weight"), "100\n").unwrap();
-    let next = Actuator::open(options(tree.root.path(), state.path())).unwrap();
-    assert_eq!((tree.says("cpu.weight").as_str(), in_force(&next)), ("100", vec![]));
-}
-
 /// The actions of the ledger.
-fn in_force(actor: &Actuator) -> Vec<u64> {
+pub(super) fn in_force(actor: &Actuator) -> Vec<u64> {
     actor.in_force().iter().map(|entry| entry.action.id).collect()
 }
 
