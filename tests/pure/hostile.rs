@@ -115,8 +115,26 @@ fn verbs_take_bounded_memory_whatever_the_file() {
         let line = format!("{{\"kind\":\"weather\",\"is\":\"{}\"}}\n", "fair".repeat(MIB / 4));
         (0..200).for_each(|_| to.write_all(line.as_bytes()).unwrap());
     });
+    // In each tick another cgroup, with the longest name that is read, and one beyond that.
+    let coming_and_going = |to: &mut Encoder<'_, File>, name: usize| {
+        to.write_all(header("").as_bytes()).unwrap();
+        for id in 100..3_100 {
+            let path = format!("/{id:0>name$}");
+            let memory = r#""memory":{"current":4096,"stat":{"anon":4096}}"#;
+            let line = tick(&format!(r#""{id}":{{"path":"{path}",{memory}}}"#));
+            let gone = format!(r#""cgroups":{{"gone":["{}"],"set""#, id - 1);
+            let line = line.replacen(r#""cgroups":{"set""#, &gone, 1);
+            let at = format!(r#""at":{{"boot":{id}000000000,"wall":179000{id:04}000000000}}"#);
+            to.write_all(line.replace(AT, &at).as_bytes()).unwrap();
+        }
+    };
+    compressed(&path("gone"), |to| coming_and_going(to, 24_000));
+    compressed(&path("gone far"), |to| coming_and_going(to, 25_000));
+    let ever = ["--begin", "2026-09-21T00:00:00Z", "-f"];
+    let [status, dump] =
+        [["status"].as_slice(), &["dump", "-o", "perfetto"]].map(|verb| [verb, &ever].concat());
     #[rustfmt::skip]
-    let table: [(&str, &[&str], u64, &str); 8] = [
+    let table: [(&str, &[&str], u64, &str); 12] = [
         // file, verb, MiB that it may take, what is said of it
         ("long",    &["replay"],                                        200, "a line of more than 64 MiB"),
         ("wide",    &["replay"],                                        400, "the sample would take more than 128 MiB of memory"),
@@ -126,6 +144,10 @@ fn verbs_take_bounded_memory_whatever_the_file() {
         ("growing", &["replay"],                                        600, "the sample would take more than 128 MiB of memory"),
         ("unknown", &["status", "-f"],                                  100, "has no tick of this time"),
         ("unknown", &["dump", "--begin", "2026-09-21T15:00:00Z", "-f"], 100, "has no tick of these times"),
+        ("gone far", &["allocatable", "--advise", "-f"],                100, "a text of more than 24 KiB"),
+        ("gone",    &["allocatable", "--advise", "-f"],                 400, ""),
+        ("gone",    &status,                                            400, ""),
+        ("gone",    &dump,                                              400, ""),
     ];
     for (name, verb, most, want) in table {
         let (said, code, peak) = told(verb, &path(name));

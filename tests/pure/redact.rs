@@ -276,3 +276,20 @@ fn what_is_given_away_has_no_name() {
     assert_eq!(got.status.code(), Some(0), "{}", text(&got.stderr));
     assert!(!has(&fs::read(&page).unwrap(), MARKER));
 }
+
+/// What another version did is told, not what this one would have done.
+#[test]
+fn what_is_given_away_has_the_steps_that_were_taken() {
+    let dir = TempDir::new().unwrap();
+    let whole = data("recordings/incident-leak-6.12-v4.isobar");
+    let copy = dir.path().join("copy.isobar");
+    let file = File::options().read(true).write(true).create_new(true).open(&copy).unwrap();
+    redact(File::open(&whole).unwrap(), file, &copy).unwrap();
+    let steps = |path: &Path| -> Vec<_> {
+        let all = decided(path).into_iter();
+        all.map(|one| [one[0].clone(), one[1].clone(), one[2].clone()]).collect()
+    };
+    let (before, after) = (steps(&whole), steps(&copy));
+    assert!(before.iter().any(|[_, steps, _]| !steps.as_array().unwrap().is_empty()));
+    assert_eq!(before, after);
+}

@@ -20,7 +20,7 @@ use isobar_core::model::threshold::Signal;
 use isobar_core::model::units::{Bytes, Moment, Nanos};
 use serde::Serialize;
 
-use self::peaks::{Peaks, up_memory, with};
+use self::peaks::{MOST_TICKS, Peaks, up_memory, with};
 use self::pods::Limits;
 use self::readings::Readings;
 use crate::allocatable::{CPU, MEMORY, Reservation};
@@ -227,6 +227,9 @@ impl Record {
         let groups = vec![kube.group(Daemons::Kube), system.group(Daemons::System)];
         let (pods, unknown) = self.pods.close(&self.settings, &self.capacity);
         let mut problems = problems(self.covered, &groups, self.readings.counted_in);
+        if self.ticks > MOST_TICKS as u64 {
+            problems.push(format!("of daemons, only the first {MOST_TICKS} ticks count"));
+        }
         problems.extend(unknown);
         problems.extend(self.readings.left_out.map(|(kube, system)| {
             format!(

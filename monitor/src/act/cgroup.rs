@@ -53,8 +53,8 @@ pub(super) struct CgroupDir {
 struct Named {
     /// Who owns the root of the tree: root, but for a tree of one's own.
     by: u32,
-    /// Another user owns it, or one above it.
-    is_delegated: bool,
+    /// How many names root gave, from the root: another user owns the last of them. Without one, all.
+    n_of_root: Option<usize>,
     /// It is called like the cgroup of all pods, or lies below one that is, and a user named it.
     is_like_pods: bool,
 }
@@ -62,10 +62,12 @@ struct Named {
 impl Named {
     /// Of the cgroup at `path`, directly below, that this user owns.
     fn below(self, owner: u32, path: &CgroupPath) -> Self {
-        let is_delegated = self.is_delegated || owner != 0 && owner != self.by;
+        let is_of_other = owner != 0 && owner != self.by;
+        let here = || is_of_other.then(|| path.segments().count());
+        let n_of_root = self.n_of_root.or_else(here);
         let is_pods = || Place::of(path) == Place::Kubepods;
-        let is_like_pods = self.is_like_pods || is_delegated && is_pods();
-        Self { is_delegated, is_like_pods, ..self }
+        let is_like_pods = self.is_like_pods || n_of_root.is_some() && is_pods();
+        Self { n_of_root, is_like_pods, ..self }
     }
 }
 
@@ -78,7 +80,7 @@ impl CgroupDir {
     fn top(root: &Root) -> Result<Self, ActError> {
         let path = CgroupPath::root();
         let by = fstat(root).map_err(|why| opening(&path, why))?.st_uid;
-        let named = Named { by, is_delegated: false, is_like_pods: false };
+        let named = Named { by, n_of_root: None, is_like_pods: false };
         Self::below((root, root.as_fd()), named, c".", path, c".".into())
     }
 
@@ -110,6 +112,11 @@ impl CgroupDir {
     /// if no user owns it or one above it.
     pub(super) fn place(&self) -> Place {
         if self.named.is_like_pods { Place::Other } else { Place::of(&self.path) }
+    }
+
+    /// How many names of its path root gave; who owns a cgroup names those in it.
+    pub(super) fn n_names_of_root(&self) -> usize {
+        self.named.n_of_root.unwrap_or(usize::MAX)
     }
 
     /// True if it has been removed, whatever stands at its path now.

@@ -35,13 +35,13 @@ impl DenyList {
     /// Whether anything may be done to this cgroup.
     pub(super) fn allows(&self, group: &CgroupDir) -> Result<(), ActError> {
         let path = &group.path;
-        match self.rule(path, &group.place()) {
+        match self.rule(path, group.n_names_of_root(), &group.place()) {
             None => Ok(()),
             Some(rule) => Err(ActError::Guarded { path: path.clone(), rule }),
         }
     }
 
-    fn rule(&self, path: &CgroupPath, place: &Place) -> Option<Rule> {
+    fn rule(&self, path: &CgroupPath, n_of_root: usize, place: &Place) -> Option<Rule> {
         let own = self.own.as_ref().is_some_and(|own| lies_in(own, path));
         match place {
             Place::Node => return Some(Rule::Node),
@@ -55,8 +55,7 @@ impl DenyList {
         let mut above = CgroupPath::root();
         path.segments().find_map(|segment| {
             above = above.child(segment);
-            let fits = self.configured.iter().find(|pattern| pattern.fits(&above));
-            fits.cloned().map(Rule::Configured)
+            self.configured_for(&above, n_of_root)
         })
     }
 
@@ -68,15 +67,16 @@ impl DenyList {
         }
         group
             .each_below(|below| {
-                match self.configured.iter().find(|pattern| pattern.fits(&below.path)) {
-                    Some(pattern) => Err(ActError::Guarded {
-                        path: below.path.clone(),
-                        rule: Rule::Configured(pattern.clone()),
-                    }),
-                    None => Ok(()),
-                }
+                let rule = self.configured_for(&below.path, below.n_names_of_root());
+                let path = || below.path.clone();
+                rule.map_or(Ok(()), |rule| Err(ActError::Guarded { path: path(), rule }))
             })
             .map(drop)
+    }
+
+    fn configured_for(&self, path: &CgroupPath, n_of_root: usize) -> Option<Rule> {
+        let mut all = self.configured.iter();
+        all.find(|pattern| pattern.fits_names(path, n_of_root)).cloned().map(Rule::Configured)
     }
 
     /// Whether these processes may be ended or held back.
@@ -103,15 +103,17 @@ mod tests {
     const UID: &str = "0d3a-1";
 
     fn rule(path: &str, own: &str) -> Option<Rule> {
-        let configured = vec!["/system.slice/ssh*.service".parse().unwrap()];
+        let patterns = ["/system.slice/ssh*.service", "/**/backup.service"];
+        let configured = patterns.map(|pattern| pattern.parse().unwrap()).to_vec();
         let deny = DenyList { own: Some(CgroupPath(own.into())), configured };
         let path = CgroupPath(path.into());
-        deny.rule(&path, &Place::of(&path))
+        deny.rule(&path, 2, &Place::of(&path))
     }
 
     #[test]
     fn deny_list_refuses_its_rules() {
         let ssh = || Rule::Configured("/system.slice/ssh*.service".parse().unwrap());
+        let backup = || Rule::Configured("/**/backup.service".parse().unwrap());
         let own = "/isobar.slice/isobar.service";
         let pod = format!("/kubepods/burstable/pod{UID}");
         #[rustfmt::skip]
@@ -133,6 +135,8 @@ mod tests {
             ("/system.slice/sshd.service".into(),              Some(ssh())),
             ("/system.slice/sshd.service/below".into(),        Some(ssh())),
             ("/system.slice/cron.service".into(),              None),
+            ("/system.slice/backup.service".into(),            Some(backup())),
+            ("/system.slice/cron.service/backup.service".into(), None), // a tenant named it
         ];
         for (path, want) in table {
             assert_eq!(rule(&path, own), want, "{path}");

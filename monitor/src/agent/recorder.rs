@@ -118,13 +118,12 @@ impl Recorder {
         let (settings, facts, at) = (start.settings.clone(), start.facts.clone(), start.at);
         let (to, reports) = channel();
         let bounds = record.bounds();
-        let Some(mut writer) = Writer::open(record, start, to)? else { return Ok(None) };
+        let Some((mut writer, kept)) = Writer::open(record, start, to)? else { return Ok(None) };
         let (shelf, capability) = (Arc::clone(writer.shelf()), writer.capability());
         let ring = writer.ring().cloned();
         let (orders, inbox) = sync_channel::<Order>(WAITING);
         let io = |source| JournalError::Io { path: "a thread".into(), source };
-        let mut kept = shelf.list().unwrap_or_default().into_iter().rev();
-        let open = kept.find(|one| one.goes_on(&facts.boot_id, at));
+        let open = kept.into_iter().rev().find(|one| one.goes_on(&facts.boot_id, at));
         let name = open.as_ref().map(|open| open.name.clone());
         let boot_id = facts.boot_id.clone();
         let freezer =

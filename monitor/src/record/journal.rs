@@ -221,7 +221,7 @@ impl Journal {
             let line = change::line(self.before.as_ref(), &now, decision)?;
             put(&mut chapter, &line)?;
             if let Some(base) = &mut self.base {
-                base.note(&now);
+                base.note(self.before.as_ref(), &now);
             }
             self.before = Some(now);
             self.n_ticks += 1;

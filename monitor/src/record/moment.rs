@@ -4,7 +4,6 @@
 use std::path::Path;
 
 use super::reader::{Entry, Marked, ReadError, Recorded, Recording};
-use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::decision::Decision;
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::{Moment, Sample};
@@ -13,15 +12,15 @@ use isobar_core::model::snapshot::{Averages, Snapshot};
 use isobar_core::model::stall::{OOM_KILLS_KEPT, OomRecord};
 use isobar_core::model::units::Nanos;
 use isobar_core::recording::format::Header;
+use isobar_core::recording::kills::{Cgroups, kills};
 use isobar_core::room;
-use isobar_core::view::pods::name_in;
 
 /// A tick, and what a view of it tells of those before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tick {
     pub facts: NodeFacts,
     pub settings: Settings,
-    /// In earlier ticks of the chapter, newest first.
+    /// In the chapter up to this tick, newest first.
     pub oom_kills: Vec<OomRecord>,
     pub snapshot: Snapshot,
     pub decision: Decision,
@@ -103,21 +102,14 @@ impl Run {
         if let Some(settings) = self.coming.take() {
             self.settings = settings;
         }
-        let snapshot = Snapshot::between(known.before.as_ref(), &sample, &mut known.averages);
-        known.before = Some(sample);
-        if let Some((earlier, _)) = self.last.replace((snapshot, decision)) {
-            self.remember(&earlier);
-        }
-    }
-
-    fn remember(&mut self, snapshot: &Snapshot) {
-        let scope_of = |id: CgroupId| snapshot.scopes.get(&id);
-        let path_of = |id: CgroupId| Some(scope_of(id)?.path.clone());
-        for kill in &snapshot.oom_kills {
-            let victim = scope_of(kill.victim).and_then(|scope| name_in(snapshot, scope));
-            self.oom_kills.insert(0, OomRecord::of(kill, snapshot.at, victim, path_of));
+        let before = known.before.as_ref();
+        for kill in kills(before.map(Cgroups::from), (&sample).into()) {
+            self.oom_kills.insert(0, kill);
         }
         self.oom_kills.truncate(OOM_KILLS_KEPT);
+        let snapshot = Snapshot::between(before, &sample, &mut known.averages);
+        known.before = Some(sample);
+        self.last = Some((snapshot, decision));
     }
 
     fn end(self, wall: Nanos) -> Option<Tick> {

@@ -326,10 +326,9 @@ impl Publisher {
         let path_of = |id: CgroupId| {
             scope_of(id).map(|scope| &scope.path).or_else(|| self.known.path(id)).cloned()
         };
-        let known = |id| self.known.full_name(id).map(str::to_owned);
         let record = |kill: &OomKill| {
             let victim = scope_of(kill.victim).and_then(|scope| name_in(snapshot, scope));
-            let victim = victim.or_else(|| known(kill.victim));
+            let victim = victim.or_else(|| self.known.full_name(kill.victim).map(str::to_owned));
             OomRecord::of(kill, snapshot.at, victim, path_of)
         };
         snapshot.oom_kills.iter().map(record).collect()
@@ -368,9 +367,10 @@ impl Publisher {
 
     /// Kills up to the next tick, beside those that are remembered; one that is known is told once.
     pub fn add_kills(&mut self, kills: impl Iterator<Item = OomRecord>) {
+        let known = |one: &OomRecord| (one.victim.is_some(), one.victim_path.is_some());
         for new in kills {
             match self.kills.iter_mut().find(|own| own.kill == new.kill) {
-                Some(own) if own.victim.is_none() => *own = new,
+                Some(own) if known(own) < known(&new) => *own = new,
                 Some(_) => {}
                 None => self.kills.push_front(new),
             }

@@ -39,6 +39,10 @@ use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath};
 use isobar_core::model::psi::Pressures;
 use isobar_core::model::units::Nanos;
 
+/// The longest path, twice what the kernel opens: who may nest cgroups makes longer ones, and each level holds
+/// the names above it.
+const LONGEST: usize = 8 << 10;
+
 /// What the tree must know of the current tick.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tick {
@@ -293,6 +297,9 @@ impl Tree {
             Some(_) => join(&above.at, name),
         };
         let failed = |errno| self.error_at(&path, errno);
+        if at.to_bytes().len() >= LONGEST {
+            return Err(failed(Errno::NAMETOOLONG));
+        }
         let fd = openat(dir, name, DIRECTORY, Mode::empty()).map_err(failed)?;
         let stat = fstat(&fd).map_err(failed)?;
         let id = CgroupId(stat.st_ino);

@@ -106,6 +106,34 @@ fn sampler_births_and_deaths() {
     }
 }
 
+/// A tenant who nests cgroups until no path leads to the deepest.
+#[test]
+fn sampler_path_that_the_kernel_does_not_open() {
+    let fake = Fake::new();
+    let tree = |top: &str| {
+        fake.make(top);
+        let deeper = |path: String, _| {
+            let path = format!("{path}/{}", "n".repeat(250));
+            fake.make(&path);
+            path
+        };
+        (0..9).fold(top.to_owned(), deeper)
+    };
+    let deepest = ["/a", "/b", "/c", "/d"].map(tree);
+    for (above, name) in deepest.iter().zip(["b", "c", "d"]).rev() {
+        fs::rename(fake.at(name), fake.at(above).join(name)).unwrap();
+    }
+    let mut sampler = sampler(fake.root());
+    for tick in 1..=3 {
+        let read = sample(&mut sampler, tick);
+        let longest = paths(&read).iter().map(|path| path.len()).max();
+        // The root, three trees of ten, and of the fourth what still has a path of less than 8 KiB.
+        assert_eq!((read.cgroups.len(), longest), (1 + 30 + 6, Some(8_040)), "tick {tick}");
+        let is_told = read.gaps.iter().any(|gap| gap.detail.contains("too long"));
+        assert!(is_told, "tick {tick}: {:?}", read.gaps);
+    }
+}
+
 #[test]
 fn sampler_kept_descriptors() {
     let fake = Fake::new();

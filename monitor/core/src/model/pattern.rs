@@ -54,6 +54,30 @@ impl PathPattern {
             }
         }
     }
+
+    /// The same where root gave the first `n` names of the path alone, and the owner of a cgroup that was
+    /// handed over the others. Such a name counts where any would fit, and for a pattern without wildcards:
+    /// else any tenant could take what the pattern grants.
+    #[must_use]
+    pub fn fits_names(&self, path: &CgroupPath, n: usize) -> bool {
+        let is_of_root = || path.segments().count() <= n;
+        self.fits(path) && (is_of_root() || self.is_literal() || self.fits(&veiled(path, n)))
+    }
+
+    fn is_literal(&self) -> bool {
+        let is_literal = |name: &Name| match name {
+            Name::Any => false,
+            Name::Like(like) => !like.as_str().contains(['*', '?', '[']),
+        };
+        self.0.iter().all(is_literal)
+    }
+}
+
+/// The path with a name that only wildcards fit for each after the first `n`.
+fn veiled(path: &CgroupPath, n: usize) -> CgroupPath {
+    let names = path.segments().enumerate();
+    let veiled = |path: CgroupPath, (i, name)| path.child(if i < n { name } else { "\0" });
+    names.fold(CgroupPath::root(), veiled)
 }
 
 impl FromStr for PathPattern {
@@ -113,6 +137,28 @@ mod tests {
         }
         for text in ["", "system.slice", "/a***", "/a[", "**", "/a[/]"] {
             assert!(text.parse::<PathPattern>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn pattern_counts_names_of_tenants_where_any_would_fit() {
+        #[rustfmt::skip]
+        let table = [
+            // pattern, path, how many names are root's; whether it counts
+            ("/**/sshd.service",          "/system.slice/sshd.service",   usize::MAX, true),
+            ("/**/sshd.service",          "/u.slice/u@1.service/sshd.service", 2,     false),
+            ("/u.slice/*/sshd.service",   "/u.slice/u@1.service/sshd.service", 2,     false),
+            ("/u.slice/*/*.service",      "/u.slice/u@1.service/sshd.service", 2,     false),
+            ("/u.slice/*/*",              "/u.slice/u@1.service/sshd.service", 2,     true),
+            ("/u.slice/u@1.service/**",   "/u.slice/u@1.service/a/b",     2,          true),
+            ("/u.slice/u@1.service",      "/u.slice/u@1.service",         2,          true),
+            ("/u.slice/u@?.service",      "/u.slice/u@1.service",         2,          true),
+            ("/u.slice/u@1.service/a",    "/u.slice/u@1.service/a",       2,          true),
+            ("/u.slice/u@1.service/a",    "/u.slice/u@1.service/b",       2,          false),
+        ];
+        for (pattern, path, n, want) in table {
+            let parsed: PathPattern = pattern.parse().unwrap();
+            assert_eq!(parsed.fits_names(&CgroupPath(path.into()), n), want, "{pattern} {path}");
         }
     }
 

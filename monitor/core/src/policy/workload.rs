@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::cgroup::{Cgroup, CgroupId, MemoryFiles};
+use crate::model::pattern::PathPattern;
 use crate::model::pod::Place;
 use crate::model::settings::WorkloadRule;
 use crate::model::snapshot::{Scope, Snapshot};
@@ -32,7 +33,10 @@ impl<'a> Workloads<'a> {
             scopes.any(|scope| scope.place != Place::Other)
         };
         let fitting = others.filter_map(|(id, scope)| {
-            let rule = rules.iter().find(|rule| rule.path.fits(&scope.path))?;
+            let path = &scope.path;
+            let n = || n_names_of_root(*id, snapshot);
+            let fits = |one: &PathPattern| one.fits(path) && one.fits_names(path, n());
+            let rule = rules.iter().find(|rule| fits(&rule.path))?;
             (!is_among_pods(*id)).then_some((*id, rule))
         });
         let fitting: BTreeMap<CgroupId, &WorkloadRule> = fitting.collect();
@@ -87,6 +91,15 @@ impl<'a> Workloads<'a> {
     pub fn each(&self) -> impl Iterator<Item = (CgroupId, &'a WorkloadRule)> {
         self.0.iter().map(|(id, rule)| (*id, *rule))
     }
+}
+
+/// How many names of the path count, from the root: who owns a cgroup names those in it.
+pub(crate) fn n_names_of_root(id: CgroupId, snapshot: &Snapshot) -> usize {
+    let all = std::iter::once(id).chain(above(id, snapshot));
+    let all = all.filter_map(|id| snapshot.scopes.get(&id));
+    let is_delegated = |scope: &&Scope| scope.files.as_ref().is_some_and(|f| f.is_delegated);
+    let depths = all.filter(is_delegated).map(|scope| scope.path.segments().count());
+    depths.min().unwrap_or(usize::MAX)
 }
 
 /// Ancestors, nearest first; the root has no scope of its own.

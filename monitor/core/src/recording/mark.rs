@@ -10,13 +10,12 @@ use super::apply::{Misfit, Object, State};
 use super::change::{self, Both};
 use super::fields::without;
 use super::format::{One, Rows, Tick};
+use super::kills::{Cgroups, kills};
 use super::parts::Parts;
 use crate::model::cgroup::CgroupId;
-use crate::model::places::Places;
 use crate::model::sample::Moment;
 use crate::model::snapshot::{Averages, Meters};
 use crate::model::stall::{OOM_KILLS_KEPT, OomRecord};
-use crate::model::workload::{by_cgroup_uid, name_at};
 
 /// `kind` of a mark's line.
 pub const KIND: &str = "mark";
@@ -82,21 +81,11 @@ impl Base {
         Self { before, averages, groups, begun: None, oom_kills: Vec::new() }
     }
 
-    /// Takes note of a tick.
-    pub fn note(&mut self, tick: &Parts) {
-        let at = tick.rest.at;
-        self.begun.get_or_insert(at);
-        let kills = tick.rest.kernel.iter().flat_map(|kernel| &kernel.oom_kills);
-        let path = |id: CgroupId| {
-            let cgroup = tick.cgroups.get(&id).filter(|cgroup| !cgroup.path.is_root());
-            cgroup.map(|cgroup| cgroup.path.clone())
-        };
-        for kill in kills {
-            let victim = tick.cgroups.get(&kill.victim).and_then(|cgroup| {
-                let places = Places::of(&tick.cgroups, tick.rest.kubepods.as_ref());
-                name_at(&places.place(&cgroup.path), &by_cgroup_uid(&tick.pods))
-            });
-            self.oom_kills.insert(0, OomRecord::of(kill, at, victim, path));
+    /// Takes note of a tick and its kills, whose cgroups the tick before may have.
+    pub fn note(&mut self, before: Option<&Parts>, tick: &Parts) {
+        self.begun.get_or_insert(tick.rest.at);
+        for kill in kills(before.map(Cgroups::from), tick.into()) {
+            self.oom_kills.insert(0, kill);
         }
         self.oom_kills.truncate(OOM_KILLS_KEPT);
     }

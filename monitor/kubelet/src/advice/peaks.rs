@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use isobar_core::model::cgroup::CgroupPath;
 use isobar_core::model::quantity::{Quantity, ResourceList};
-use isobar_core::model::units::{Bytes, Moment};
+use isobar_core::model::sample::PAUSE;
+use isobar_core::model::units::{Bytes, Moment, Nanos};
 
 use super::readings::Used;
 use super::{Daemons, Group, Percentiles, Preview};
@@ -13,6 +14,12 @@ use crate::allocatable::{CPU, MEMORY};
 /// Reservations are rounded up to these.
 const MEMORY_STEP: u64 = 16 << 20;
 const CPU_STEP: u64 = 10;
+/// Ticks that count: twelve days of them. A stranger's file may have any number.
+pub(super) const MOST_TICKS: usize = 1 << 20;
+/// Cgroups of a group that are named.
+const NAMED: usize = 4_096;
+/// A thinned recording has one tick in so many.
+const THINNED: u64 = 20;
 
 #[derive(Debug, Default)]
 pub(super) struct Peaks {
@@ -25,9 +32,19 @@ pub(super) struct Peaks {
 /// One resource: bytes, or thousandths of a CPU.
 #[derive(Debug, Default)]
 struct Series {
-    /// With the cgroup that was largest then, a place in `largest`.
-    ticks: Vec<(Moment, u64, u32)>,
+    ticks: Vec<Tick>,
     largest: Vec<CgroupPath>,
+}
+
+/// What was used, the least first, and how long each reading stands for.
+type Readings = Vec<(u64, Nanos)>;
+
+#[derive(Debug)]
+struct Tick {
+    at: Moment,
+    used: u64,
+    /// The cgroup that was largest then: its place in [`Series::largest`].
+    largest: u32,
 }
 
 impl Peaks {
@@ -39,8 +56,10 @@ impl Peaks {
             self.cpu.add(at, cpu.0, used.cgroups.iter().max_by_key(|one| one.cpu));
         }
         for one in used.cgroups {
-            let most = self.cgroups.entry(one.path).or_default();
-            *most = (*most).max(one.memory.unwrap_or_default());
+            if self.cgroups.len() < NAMED || self.cgroups.contains_key(&one.path) {
+                let most = self.cgroups.entry(one.path).or_default();
+                *most = (*most).max(one.memory.unwrap_or_default());
+            }
         }
     }
 
@@ -53,42 +72,64 @@ impl Peaks {
 impl Series {
     fn add(&mut self, at: Moment, used: u64, largest: Option<&super::readings::Part>) {
         let Some(path) = largest.map(|one| &one.path) else { return };
+        if self.ticks.len() >= MOST_TICKS {
+            return;
+        }
         let known = self.largest.iter().position(|known| known == path);
-        let place = known.unwrap_or_else(|| {
+        let place = known.unwrap_or(self.largest.len());
+        if known.is_none() && place < NAMED {
             self.largest.push(path.clone());
-            self.largest.len() - 1
-        });
-        self.ticks.push((at, used, u32::try_from(place).unwrap_or(u32::MAX)));
+        }
+        self.ticks.push(Tick { at, used, largest: u32::try_from(place).unwrap_or(u32::MAX) });
     }
 
-    fn sorted(&self) -> Vec<u64> {
-        let mut all: Vec<_> = self.ticks.iter().map(|(_, used, _)| *used).collect();
+    /// Ticks without a pause between them share the time until the next one, so that what is left of a
+    /// thinned hour counts as an hour.
+    fn sorted(&self) -> Readings {
+        let goes_on = |a: &Tick, b: &Tick| {
+            let passed = b.at.boot.since(a.at.boot);
+            passed > Nanos(0) && passed <= PAUSE
+        };
+        let runs: Vec<_> = self.ticks.chunk_by(goes_on).collect();
+        let begins = runs.iter().skip(1).map(|run| run.first().map(|tick| tick.at.boot));
+        let mut all = Vec::with_capacity(self.ticks.len());
+        for (run, next) in runs.iter().zip(begins.chain([None])) {
+            let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
+            let (n, lasted) = (run.len() as u64, last.at.boot.since(first.at.boot));
+            let tick = lasted.0.checked_div(n - 1).map_or(Nanos::SECOND, Nanos);
+            let until_next = next.map(|next| next.since(last.at.boot));
+            let is_thinned =
+                |pause: &Nanos| pause.0 > 0 && pause.0 / THINNED <= lasted.plus(tick).0;
+            let rest = until_next.filter(is_thinned).unwrap_or(tick);
+            let each = Nanos(lasted.plus(rest).0 / n);
+            all.extend(run.iter().map(|tick| (tick.used, each)));
+        }
         all.sort_unstable();
         all
     }
 
     /// In how many ticks more was used, since when, and by whom first.
     fn above(&self, amount: u64) -> (u64, Option<Moment>, Option<CgroupPath>) {
-        let mut above = self.ticks.iter().filter(|(_, used, _)| *used > amount);
+        let mut above = self.ticks.iter().filter(|tick| tick.used > amount);
         let n = above.clone().count() as u64;
         let first = above.next();
-        let by = first.and_then(|(_, _, place)| self.largest.get(usize::try_from(*place).ok()?));
-        (n, first.map(|(at, ..)| *at), by.cloned())
+        let by = first.and_then(|tick| self.largest.get(usize::try_from(tick.largest).ok()?));
+        (n, first.map(|tick| tick.at), by.cloned())
     }
 }
 
 /// Peaks with their values in order.
 pub(super) struct Closed {
     peaks: Peaks,
-    memory: Vec<u64>,
-    cpu: Vec<u64>,
+    memory: Readings,
+    cpu: Readings,
 }
 
 impl Closed {
     pub(super) fn group(&self, daemons: Daemons) -> Group {
         let mut cgroups: Vec<_> = self.peaks.cgroups.iter().collect();
         cgroups.sort_unstable_by_key(|(path, most)| (std::cmp::Reverse(**most), *path));
-        let percentiles = |all: &[u64], quantity: fn(u64) -> Quantity| {
+        let percentiles = |all: &[(u64, Nanos)], quantity: fn(u64) -> Quantity| {
             Some(Percentiles {
                 p50: quantity(percentile(all, 50)?),
                 p95: quantity(percentile(all, 95)?),
@@ -105,7 +146,7 @@ impl Closed {
     }
 
     /// Memory holds the highest peak, because above an enforced limit the kernel kills. CPU holds
-    /// 99 of 100 ticks: it is a share, and what is above it waits.
+    /// 99 of 100 seconds: it is a share, and what is above it waits.
     pub(super) fn reserve(&self, margin: u64) -> ResourceList {
         let memory = percentile(&self.memory, 100)
             .map(|most| (MEMORY.into(), Quantity::bytes(up(with(most, margin), MEMORY_STEP))));
@@ -125,7 +166,7 @@ impl Closed {
             (CPU, &self.peaks.cpu, &self.cpu, Quantity::milli),
         ];
         let of_one =
-            |(resource, series, sorted, quantity): (_, &Series, &Vec<u64>, fn(u64) -> _)| {
+            |(resource, series, sorted, quantity): (_, &Series, &Readings, fn(u64) -> _)| {
                 let limits = [
                     ("p95", percentile(sorted, 95).map(quantity)),
                     ("p99", percentile(sorted, 99).map(quantity)),
@@ -151,10 +192,15 @@ pub(super) fn up_memory(amount: u64) -> u64 {
     up(amount, MEMORY_STEP)
 }
 
-/// The value that `share` percent of all do not exceed; `None` without any.
-pub(super) fn percentile(sorted: &[u64], share: usize) -> Option<u64> {
-    let place = (sorted.len() * share).div_ceil(100).saturating_sub(1);
-    sorted.get(place).copied()
+/// The value that is not exceeded for `share` percent of the time; `None` without any.
+pub(super) fn percentile(sorted: &[(u64, Nanos)], share: u64) -> Option<u64> {
+    let all: u128 = sorted.iter().map(|(_, lasted)| u128::from(lasted.0)).sum();
+    let mut left = (all * u128::from(share)).div_ceil(100);
+    let is_it = |(_, lasted): &&(u64, Nanos)| {
+        left = left.saturating_sub(u128::from(lasted.0));
+        left == 0
+    };
+    sorted.iter().find(is_it).map(|(used, _)| *used)
 }
 
 pub(super) fn with(amount: u64, margin: u64) -> u64 {

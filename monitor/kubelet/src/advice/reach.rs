@@ -35,6 +35,8 @@ pub struct Met {
     /// By how much the limit was exceeded at most; `None` if it was not.
     pub excess: Option<Quantity>,
     pub above: Tally,
+    /// The first tick above the limit; `None` if there was none.
+    pub first: Option<Moment>,
     /// At 95 % of the limit, or above.
     pub close: Tally,
     /// The longest time in which use was close without a break; `None` if it never was.
@@ -100,6 +102,7 @@ pub(super) struct Reach {
     most: Option<(u64, Moment)>,
     excess: Option<u64>,
     above: Tally,
+    first: Option<Moment>,
     close: Tally,
     /// While use is close: since when, and the cgroups before.
     open: Option<(Span, Option<Tree>)>,
@@ -154,6 +157,7 @@ impl Reach {
         }
         if is_above {
             self.excess = self.excess.max(Some(used - limit));
+            self.first.get_or_insert(at);
         }
         if !is_close {
             self.open = None;
@@ -191,6 +195,7 @@ impl Reach {
             at,
             excess: self.excess.map(|excess| of.quantity(excess)),
             above: Tally { is_on: false, ..self.above },
+            first: self.first,
             close: Tally { is_on: false, ..self.close },
             longest: self.longest,
             largest,

@@ -203,7 +203,7 @@ fn advice_of_pauses_and_nothing() {
 fn percentile_of_few_and_many() {
     let many: Vec<u64> = (1..=200).collect();
     #[rustfmt::skip]
-    let table: [(&[u64], usize, Option<u64>); 6] = [
+    let table: [(&[u64], u64, Option<u64>); 6] = [
         // values, share, value
         (&[],       50,  None),
         (&[7],      50,  Some(7)),
@@ -213,6 +213,26 @@ fn percentile_of_few_and_many() {
         (&many,     100, Some(200)),
     ];
     for (values, share, want) in table {
-        assert_eq!(percentile(values, share), want, "{share} of {}", values.len());
+        let sorted: Vec<_> = values.iter().map(|value| (*value, Nanos::SECOND)).collect();
+        assert_eq!(percentile(&sorted, share), want, "{share} of {}", values.len());
+    }
+}
+
+/// The system uses 100 MiB for ten hours, of which 15 ticks of each 300 are left, and then 300 MiB for
+/// twenty minutes.
+#[test]
+fn percentiles_weigh_time_also_where_a_recording_is_thinned() {
+    let thinned = (0..36_000).filter(|second| second % 300 < 15).map(|second| (second, 100));
+    let whole = (36_000..37_200).map(|second| (second, 300));
+    // Whether an agent goes on, or comes back after a day.
+    for away in [0, 86_400] {
+        let mut record = Record::new(Settings::default(), Some(4));
+        for (second, used) in thinned.clone().chain(whole.clone()) {
+            let second = if used == 300 { second + away } else { second };
+            record.add(&sample(second, &[("/system.slice", used, 0)], 500));
+        }
+        let memory = record.advice().unwrap().groups[1].memory.clone().unwrap();
+        let told = [memory.p50, memory.p95, memory.p99].map(|one| one.to_string());
+        assert_eq!(told, ["100Mi", "100Mi", "300Mi"], "{away}");
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::agent::recorder::writer::Writer;
+use crate::agent::recorder::writer::{Writer, within};
 use crate::record::journal::Journal;
 use crate::record::reader::{Entry as Reading, Recording};
 use isobar_core::model::cgroup::CgroupId;
@@ -36,7 +36,7 @@ fn record_falls_back_to_memory_where_files_cannot_be_written() {
     #[rustfmt::skip]
     let table = [
         // directory, detail of the capability
-        (below_a_file, "in memory, the last ten minutes: cannot record to"),
+        (below_a_file, "in memory, ten minutes at most: cannot record to"),
         (free.clone(), "another agent records there"),
     ];
     for (path, want) in table {
@@ -133,11 +133,20 @@ fn failed() -> JournalError {
 }
 
 #[test]
+fn within_waits_no_longer_for_a_disk_that_hangs() {
+    let (go_on, hangs) = channel::<()>();
+    let why = within(Duration::from_millis(20), move || hangs.recv()).unwrap_err();
+    assert_eq!(why.to_string(), "the disk does not answer");
+    drop(go_on);
+    assert_eq!(within(Duration::from_secs(60), || 7).unwrap(), 7);
+}
+
+#[test]
 fn chapter_has_files_tried_again() {
     let dir = tempfile::tempdir().unwrap();
     let (to, _reports) = channel();
     let opened = Writer::open(where_possible(dir.path()), Start::default(), to);
-    let mut writer = opened.unwrap().unwrap();
+    let (mut writer, _) = opened.unwrap().unwrap();
     writer.fail(&failed(), Moment::default());
     let (settings, standing) = <(Box<Settings>, Box<Standing>)>::default();
     let at = Moment::default();
@@ -191,7 +200,8 @@ fn record_goes_on_in_files_with_what_was_in_memory() {
     let (place, aside) = (dir.path().join("place"), dir.path().join("aside"));
     fs::write(&place, "").unwrap();
     let (to, reports) = channel();
-    let mut writer = Writer::open(where_possible(&place), Start::default(), to).unwrap().unwrap();
+    let opened = Writer::open(where_possible(&place), Start::default(), to);
+    let (mut writer, _) = opened.unwrap().unwrap();
     let freezer =
         Freezer::begin(Arc::clone(writer.shelf()), writer.ring().cloned(), String::new(), None);
     writer.freeze_with(freezer.unwrap());

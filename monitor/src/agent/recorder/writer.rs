@@ -5,11 +5,14 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::Duration;
 
 use super::freezer::Freezer;
 use super::{Entry, Order, Record, Report, failing, taken};
 use crate::causes::chain;
+use crate::record::incident::Incident;
 use crate::record::incident::shelf::Shelf;
 use crate::record::journal::{Bounds, Journal, JournalError, Ring, Start};
 use crate::state;
@@ -24,9 +27,12 @@ const INCIDENTS: &str = "incidents";
 const LOCK: &str = "lock";
 /// From one attempt to write files to the next.
 const AGAIN: Nanos = Nanos(60 * Nanos::SECOND.0);
+/// How long the first tick waits for a disk to answer.
+const ANSWERS: Duration = Duration::from_secs(5);
 
 /// Where the operator wants files: a directory takes a recording, incidents and a lock; any other path
 /// is the recording itself, with a directory of incidents beside it that has the lock.
+#[derive(Clone)]
 struct Place {
     path: PathBuf,
     bounds: Bounds,
@@ -67,6 +73,30 @@ impl Target {
     }
 }
 
+/// Opens the files, and reads the incidents that are there.
+fn open_files(
+    place: &Place,
+    start: Start,
+) -> Result<((Target, Vec<Incident>), Journal), JournalError> {
+    let target = Target::open(place)?;
+    let journal = Journal::create(&target.path, start, place.bounds)?;
+    let kept = Shelf::in_dir(target.shelf.clone()).list().unwrap_or_default();
+    Ok(((target, kept), journal))
+}
+
+/// What `work` comes to, if it does within the time: no system call on a disk that hangs ends. It goes on by
+/// itself then, and what it opens is closed.
+pub(super) fn within<T: Send + 'static>(
+    time: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
+    let (done, answer) = channel();
+    // Who waits no longer needs no answer.
+    thread::Builder::new().name("disk".into()).spawn(move || drop(done.send(work())))?;
+    let hangs = |_| io::Error::new(io::ErrorKind::TimedOut, "the disk does not answer");
+    answer.recv_timeout(time).map_err(hangs)
+}
+
 pub(super) struct Writer {
     /// Where files belong.
     place: Place,
@@ -88,12 +118,12 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// `None` if nothing is to be recorded.
+    /// With the incidents that are kept, the oldest first; `None` if nothing is to be recorded.
     pub(super) fn open(
         record: Record,
         start: Start,
         reports: Sender<Report>,
-    ) -> Result<Option<Self>, JournalError> {
+    ) -> Result<Option<(Self, Vec<Incident>)>, JournalError> {
         let (place, is_asked_for) = match record {
             Record::Off => return Ok(None),
             Record::WherePossible(path, bounds) => (Place { path, bounds, is_dir: true }, false),
@@ -102,25 +132,30 @@ impl Writer {
                 (Place { path, bounds, is_dir }, true)
             }
         };
-        let opened = Target::open(&place).and_then(|target| {
-            let journal = Journal::create(&target.path, start.clone(), place.bounds)?;
-            Ok((target, journal))
+        let opened = within(ANSWERS, {
+            let (place, start) = (place.clone(), start.clone());
+            move || open_files(&place, start)
         });
-        let (target, journal, trouble) = match opened {
-            Ok((target, journal)) => (Some(target), Some(journal), None),
-            Err(why) if is_asked_for => return Err(why),
-            Err(why) => {
-                let in_memory = Journal::in_memory(None, start.clone());
-                (None, in_memory.ok(), Some(chain(&why)))
+        let in_memory =
+            |why: &JournalError| (Journal::in_memory(None, start.clone()).ok(), Some(chain(why)));
+        let (files, (journal, trouble)) = match opened {
+            Ok(Ok((files, journal))) => (Some(files), (Some(journal), None)),
+            Ok(Err(why)) if is_asked_for => return Err(why),
+            Ok(Err(why)) => (None, in_memory(&why)),
+            Err(source) => {
+                let why = JournalError::Io { path: place.path.clone(), source };
+                (None, in_memory(&why))
             }
         };
-        let shelf =
-            target.as_ref().map_or_else(Shelf::in_memory, |to| Shelf::in_dir(to.shelf.clone()));
+        let (target, kept) = files.unzip();
+        let shelf = target
+            .as_ref()
+            .map_or_else(Shelf::in_memory, |to: &Target| Shelf::in_dir(to.shelf.clone()));
         let again = start.at.boot.plus(AGAIN);
         let (has_asked, whole_since, freezer) = Default::default();
         let shelf = Arc::new(shelf);
         let start = Start { standing: Standing::default(), ..start };
-        Ok(Some(Self {
+        let writer = Self {
             place,
             target,
             start,
@@ -132,7 +167,8 @@ impl Writer {
             shelf,
             freezer,
             reports,
-        }))
+        };
+        Ok(Some((writer, kept.unwrap_or_default())))
     }
 
     pub(super) fn shelf(&self) -> &Arc<Shelf> {
@@ -291,10 +327,9 @@ impl Writer {
                 let detail = format!("to {}", target.path.display());
                 Capability::new("recording", CapabilityState::Attached, detail)
             }
-            (trouble, _, Some(_)) => failing(format!(
-                "in memory, the last ten minutes: {}",
-                trouble.unwrap_or("no disk")
-            )),
+            (trouble, _, Some(_)) => {
+                failing(format!("in memory, ten minutes at most: {}", trouble.unwrap_or("no disk")))
+            }
             (trouble, _, None) => failing(format!("stopped: {}", trouble.unwrap_or("no memory"))),
         }
     }

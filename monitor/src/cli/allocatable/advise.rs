@@ -16,7 +16,7 @@ use isobar_kubelet::advice::{
 };
 
 use crate::cli::at::source;
-use crate::cli::exit::{Code, Refused};
+use crate::cli::exit::{Code, Misused, Refused};
 use crate::cli::node::ConfigArgs;
 use crate::cli::output::Format;
 use crate::cli::table::Table;
@@ -30,10 +30,11 @@ pub(super) struct AdviseArgs {
     /// Advise what to reserve for the kubelet, the runtime and the system, from a recording, and show
     /// what reservations and the limits of all pods would have met in it: those of --config, or else
     /// those that were in force.
-    #[arg(long, conflicts_with_all = ["capacity", "pods", "apply", "roll_back"])]
-    pub(super) advise: bool,
-    /// With --advise the recording, its directory, or the file of an incident [default:
-    /// /var/lib/isobar/recording]; else the same as --pods.
+    /// FILE is the recording, its directory, or the file of an incident [default:
+    /// /var/lib/isobar/recording].
+    #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["capacity", "pods", "apply", "roll_back"])]
+    advise: Option<Option<PathBuf>>,
+    /// With --advise its file; else the same as --pods.
     #[arg(id = "input", short = 'f', long = "file", value_name = "FILE", conflicts_with_all = ["pods", "apply", "roll_back"])]
     pub(super) file: Option<PathBuf>,
 }
@@ -41,11 +42,12 @@ pub(super) struct AdviseArgs {
 impl AdviseArgs {
     /// `None` if it was not asked for.
     pub(super) fn run(&self, config: &ConfigArgs, output: Format) -> Result<Option<Code>> {
-        if !self.advise {
-            return Ok(None);
+        let Some(file) = &self.advise else { return Ok(None) };
+        if file.is_some() && self.file.is_some() {
+            bail!(Misused("name one recording: --advise FILE, or --advise -f FILE".into()));
         }
         let settings = config.is_given().then(|| config.settings()).transpose()?;
-        let file = source(self.file.as_deref())?;
+        let file = source(file.as_deref().or(self.file.as_deref()))?;
         let notice = |why| tracing::warn!("{why}");
         let advice =
             advise(Recording::open(&file)?, settings.map(always).as_deref(), notice, |_| true)?;
@@ -160,7 +162,7 @@ fn met(all: &[Preview]) -> Table {
 }
 
 fn reached(all: &[Reached]) -> Table {
-    let mut table = Table::new("LIMIT RESOURCE AMOUNT> MOST-USED> ABOVE FROM-95%-ON LONGEST");
+    let mut table = Table::new("LIMIT RESOURCE AMOUNT> MOST-USED> ABOVE FIRST FROM-95%-ON LONGEST");
     let unknown = || "unknown".to_owned();
     for one @ Reached { resource, amount, met, .. } in all {
         let of_met = |cell: fn(&Met) -> String| met.as_ref().map_or_else(unknown, cell);
@@ -170,6 +172,7 @@ fn reached(all: &[Reached]) -> Table {
             amount.map_or_else(unknown, |amount| amount.to_string()),
             of_met(|met| met.most.to_string()),
             of_met(|met| often(&met.above)),
+            of_met(|met| met.first.map_or_else(|| "-".into(), |at| clock(at.wall))),
             of_met(|met| often(&met.close)),
             of_met(|met| met.longest.map_or_else(|| "-".into(), span)),
         ]);

@@ -14,7 +14,7 @@ use super::taken::Taken;
 use super::{
     Deed, Held, Incident, LeftOut, MoreKills, Score, Stall, State, Wait, is_within, words,
 };
-use crate::record::known::{Cgroups, pod_of};
+use crate::record::known::Cgroups;
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::condition::{self, Condition, Status};
 use isobar_core::model::decision::{Assessment, Decision, NodePressure};
@@ -78,7 +78,7 @@ pub struct Account {
     busiest: BTreeMap<String, String>,
     limits: Tightest,
     known: Cgroups,
-    /// Of the last sample what was in force, and no more: a mark ends with its cgroup.
+    /// Of the last sample what was in force, for a mark ends with its cgroup, and cgroups and pods.
     before: Sample,
 }
 
@@ -108,7 +108,13 @@ impl Account {
             self.killed(kill, decision.at, sample, &step.snapshot);
         }
         self.conditions(&decision.assessment, decision.at, is_pause.then_some(before));
-        self.before.in_force.clone_from(&sample.in_force);
+        self.before = Sample {
+            in_force: sample.in_force.clone(),
+            cgroups: sample.cgroups.clone(),
+            pods: sample.pods.clone(),
+            kubepods: sample.kubepods.clone(),
+            ..Sample::default()
+        };
         self.deeds(sample, decision);
         self.foresight.tick(&sample.outcomes, step);
         if !self.has_begun && (is_eventful(decision) || !step.snapshot.oom_kills.is_empty()) {
@@ -242,7 +248,7 @@ impl Account {
         let scopes = &named.scopes;
         for (id, time) in stalls.into_iter().filter(|(_, time)| *time > Nanos(0)) {
             let known = self.known.name(id).unwrap_or_default().to_owned();
-            self.limits.see(&known, scopes.get(&id));
+            self.limits.see(&known, scopes.get(&id), &named);
             if self.stalls.len() < PAIRS || self.stalls.contains_key(&known) {
                 let sum = self.stalls.entry(known).or_default();
                 *sum = sum.plus(time);
@@ -269,9 +275,7 @@ impl Account {
                 least.map(|(pair, _)| pair.clone()).and_then(|pair| self.waits.remove(&pair));
             }
             for (id, name) in [(blame.victim, &pair.0), (blame.aggressor, &pair.1)] {
-                let scope = scopes.get(&id);
-                self.limits.see(name, scope);
-                self.limits.see(name, scope.and_then(|scope| pod_of(scope, &named)));
+                self.limits.see(name, scopes.get(&id), &named);
             }
             let sum = self.waits.entry(pair).or_default();
             *sum = sum.plus(harm);

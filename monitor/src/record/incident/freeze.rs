@@ -312,7 +312,10 @@ impl<'a> Span<'a> {
 
     fn frame(&mut self, run: &mut Run, recorded: Recorded) -> Result<(), FreezeError> {
         let Recorded { sample, decision, .. } = recorded;
-        let sample = self.renamed(sample)?;
+        let sample = match &mut self.names {
+            None => sample,
+            Some(names) => names.sample(&sample)?,
+        };
         let (at, is_within) = (sample.at, self.within.has(sample.at));
         let size = self.journal.as_ref().map_or(0, Journal::size);
         let is_kept = self.room.as_ref().is_none_or(|room| room.is_for(at.boot, size));
@@ -332,7 +335,13 @@ impl<'a> Span<'a> {
         };
         // Ticks are missing here: they were lost, no agent ran, or the wall clock was wrong.
         self.account.goes_on_after(before);
-        let decision = self.as_recorded(&decision).unwrap_or(step.decision);
+        // The decision that was made, also by another version, where it can be read.
+        let recorded = room::from_slice::<Decision>(decision.as_bytes());
+        let decision = match (&mut self.names, recorded) {
+            (_, Err(_)) => step.decision,
+            (None, Ok(recorded)) => recorded,
+            (Some(names), Ok(recorded)) => names.decision(&recorded, step.decision)?,
+        };
         let step = Step { decision, ..step };
         self.account.tick(sample, &step);
         if self.is_gap {
@@ -340,13 +349,6 @@ impl<'a> Span<'a> {
             return Ok(());
         }
         self.write(sample, &step.decision, &run.engine)
-    }
-
-    /// The decision that was made, also by another version; `None` where it cannot be read, and
-    /// with other names, in which it is made anew.
-    fn as_recorded(&self, decision: &str) -> Option<Decision> {
-        let is_kept = self.names.is_none();
-        is_kept.then(|| room::from_slice(decision.as_bytes()).ok()).flatten()
     }
 
     /// What was read, with other names if it is to have them.

@@ -12,6 +12,7 @@ mod limits;
 pub mod redact;
 pub mod retention;
 mod room;
+mod score;
 pub mod shelf;
 mod taken;
 pub mod watch;
@@ -23,10 +24,10 @@ use std::ops::Not;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::score::{MoreKills, Score};
 use isobar_core::model::capability::Capability;
 use isobar_core::model::decision::NodePressure;
 use isobar_core::model::sample::Moment;
-use isobar_core::model::stall::killed_process;
 use isobar_core::model::units::{Bytes, MilliCpu, Nanos, Percent};
 
 /// The wall clock may be set by so much, in nanoseconds, without that the boot is another one.
@@ -265,7 +266,7 @@ impl Held {
     }
 }
 
-/// The tightest limits within the span of a pod, one of its containers, or a service.
+/// The tightest limits within the span of a pod, of one of its containers, or of a service.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "IncidentLimits"))]
 #[serde(default, rename_all = "camelCase")]
@@ -328,51 +329,6 @@ pub struct Deed {
     /// It is the step itself.
     pub is_step: bool,
     pub text: String,
-}
-
-/// An OOM kill that isobar did not prevent.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(default, rename_all = "camelCase")]
-pub struct Score {
-    pub at: Moment,
-    pub victim: String,
-    pub pid: u32,
-    /// The `comm` of the killed process; `None` where the kernel told its pid alone.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub comm: Option<String>,
-    /// Whose own limit was reached, and how much that is; `None` if it was the node's memory, or that
-    /// of all pods.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub limit: Option<String>,
-    /// Who asked for the memory that the limit denied, if that was not the victim.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asked: Option<String>,
-    /// How long before the kill isobar saw memory run short, without a break; `None` if it did not.
-    pub foreseen: Option<Nanos>,
-    /// Why isobar did not prevent it.
-    pub why: String,
-}
-
-impl Score {
-    /// See [`killed_process`].
-    #[must_use]
-    pub fn process(&self) -> String {
-        killed_process(self.pid, self.comm.as_deref())
-    }
-}
-
-/// OOM kills that are counted, and not told one by one.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(default, rename_all = "camelCase")]
-pub struct MoreKills {
-    /// At a limit of the victim's own.
-    pub own: u64,
-    /// For want of memory of the node or of all pods, or at a limit that is not known.
-    pub others: u64,
-    /// Of the others, those that isobar had foreseen.
-    pub foreseen: u64,
 }
 
 /// The name of an incident: when it began (UTC), its kind, and who it is about, in characters that

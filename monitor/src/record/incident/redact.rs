@@ -1,7 +1,7 @@
 //! Replaces every name in an incident that is given away: of nodes, namespaces, pods, containers,
 //! services and cgroups, labels and annotations, patterns and prefixes in settings, whatever a user or
 //! a cluster chose. The same name becomes the same other one wherever it stands, so that the copy
-//! replays; its decisions are made anew. Uids and ids become others of the same form: a namespace may
+//! replays, and its decisions are made anew, but for those of a version that decided otherwise. Uids and ids become others of the same form: a namespace may
 //! look like one. What stays is what is listed here: words that are the same everywhere, amounts, and all
 //! that is no text.
 
@@ -23,14 +23,18 @@ use super::{Change, Incident, Kind, Trigger, name_of};
 use crate::record::reader::Recording;
 use crate::record::segments::path_of;
 use isobar_core::model::capability::Capability;
+use isobar_core::model::decision::Decision;
+use isobar_core::model::sample::Sample;
 use isobar_core::model::workload;
 use isobar_core::policy::known::is_known;
+use isobar_core::recording::difference::verdict;
 use isobar_core::room;
 
 /// Words beside those that decisions depend on: fields of structs that are written as maps, kinds of
 /// owners, systemd's slices, the kubelet's directory, and limits of cgroups. They tell of no node.
 #[rustfmt::skip]
-const WORDS: [&str; 28] = [
+const WORDS: [&str; 41] = [
+    "scope", "resource", "type", "status", "phase", "measure", "threshold", "avg10", "avg60", "seen", "since", "judged", "why",
     "others", "own", "taken", "late", "limited", "short", "cost", "ReplicaSet", "DaemonSet", "StatefulSet", "Job",
     "ReplicationController", "Node", "system-cluster-critical", "system", "user", "machine",
     "kubelet", "/var/lib/kubelet",
@@ -98,6 +102,44 @@ impl Names {
             true => Err(FreezeError::ManyNames(LARGEST >> 20)),
             false => Ok(()),
         }
+    }
+
+    /// A sample under other names; of what came of steps, the figures in place of the sentences.
+    pub(super) fn sample(&mut self, sample: &Sample) -> Result<Sample, FreezeError> {
+        let mut sample = self.of(sample)?;
+        for outcome in &mut sample.outcomes {
+            let ended = outcome.ended.map(|n| format!("{n} processes ended"));
+            let freed = outcome.freed.map(|freed| format!("{freed} came back"));
+            outcome.detail = ended.into_iter().chain(freed).collect::<Vec<_>>().join(", ");
+        }
+        Ok(sample)
+    }
+
+    /// A recorded decision under other names: the one that is made `now` under them, which has its
+    /// sentences, unless it comes to something else, as one of another version may.
+    pub(super) fn decision(
+        &mut self,
+        recorded: &Decision,
+        now: Decision,
+    ) -> Result<Decision, FreezeError> {
+        let mut then = match self.of(recorded) {
+            // A word of another version that this one takes for a name.
+            Err(FreezeError::Redact) => return Ok(now),
+            then => then?,
+        };
+        let ids = |one: &Decision| one.relief.actions.iter().map(|act| act.id).collect::<Vec<_>>();
+        if ids(&then) == ids(&now) && verdict(&then) == verdict(&now) {
+            return Ok(now);
+        }
+        let Decision { assessment, relief, .. } = &mut then;
+        for action in &mut relief.actions {
+            (action.message, action.annotations) = Default::default();
+        }
+        assessment.conditions.iter_mut().for_each(|one| one.why = None);
+        assessment.unobserved.iter_mut().for_each(|one| one.why.clear());
+        assessment.events.clear();
+        relief.events.clear();
+        Ok(then)
     }
 
     /// What is left of an incident before its ticks are read again.

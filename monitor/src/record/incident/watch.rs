@@ -2,7 +2,8 @@
 //! In: what each tick decided, and what it found killed or changed. Out: the turns of an incident.
 //! A trigger while one is open joins it: what goes wrong at one time has one story.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::iter::once;
 
 use super::{Change, Incident, Kind, State, Trigger};
 use isobar_core::model::capability::Capability;
@@ -24,6 +25,8 @@ pub const LONGEST: Nanos = Nanos(3_600 * Nanos::SECOND.0);
 pub(super) const CALM: Nanos = Nanos(30 * Nanos::SECOND.0);
 /// More triggers of one incident are not listed, unless they are graver.
 const TRIGGERS: usize = 32;
+/// Names that are remembered.
+const NAMED: usize = 200;
 /// No machine that isobar runs on has larger pages.
 const PAGE: u64 = 64 << 10;
 
@@ -59,6 +62,8 @@ pub struct Watch {
     capabilities: Vec<Capability>,
     /// The kubelet's conditions of the last tick; `None` before the first.
     pressed: Option<Vec<NodePressure>>,
+    /// The newest names.
+    named: VecDeque<String>,
 }
 
 impl Watch {
@@ -76,6 +81,7 @@ impl Watch {
             capabilities.push(capability.clone());
         }
         Self {
+            named: open.iter().map(|open| open.name.clone()).collect(),
             open,
             stirred: now.boot,
             capabilities,
@@ -114,7 +120,10 @@ impl Watch {
         let (stirred, longest) = (self.stirred, self.longest);
         let Some(open) = &mut self.open else {
             let first = new.first()?;
-            let (name, who, begin) = (super::name_of(first), first.who.clone(), at);
+            let name = new_name(first, &self.named);
+            self.named.push_back(name.clone());
+            self.named.drain(..self.named.len().saturating_sub(NAMED));
+            let (who, begin) = (first.who.clone(), at);
             let (node, boot_id) = (self.node.clone(), self.boot_id.clone());
             let capabilities = self.capabilities.clone();
             let mut incident =
@@ -204,6 +213,13 @@ fn is_other(live: Option<&str>, value: &str) -> bool {
     live.is_some_and(|live| !is_same(live))
 }
 
+/// A name that none of these has: where the wall clock was set back, a second comes twice.
+fn new_name(first: &Trigger, named: &VecDeque<String>) -> String {
+    let name = super::name_of(first);
+    let others = (2..).map(|n| format!("{name}-{n}"));
+    once(name.clone()).chain(others).find(|name| !named.contains(name)).unwrap_or_default()
+}
+
 fn join(incident: &mut Incident, new: Vec<Trigger>) {
     incident.kinds.extend(new.iter().map(|trigger| trigger.kind));
     incident.kinds.sort_unstable();
@@ -251,121 +267,4 @@ fn is_calm(Seen { sample, decision, kills, .. }: Seen<'_>, since: Nanos) -> bool
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use isobar_core::model::capability::CapabilityState::{Attached, Off};
-
-    #[test]
-    fn can_tells_what_changed_while_an_incident_is_open() {
-        let capability = |name: &str, state| {
-            let (name, detail, remedy) = (name.to_owned(), String::new(), None);
-            Capability { name, state, detail, remedy }
-        };
-        let both = [capability("a", Attached), capability("b", Off)];
-        let less = [capability("a", Off), capability("b", Off)];
-        let open = Incident { capabilities: both.to_vec(), ..Incident::default() };
-        let mut watch = Watch::after(&NodeFacts::default(), Some(open), Moment::default());
-        #[rustfmt::skip]
-        let table = [
-            // what it can now, how many changes are told
-            (&both, 0), // also by the agent after
-            (&less, 1),
-            (&less, 1),
-            (&both, 2),
-        ];
-        for (now, want) in table {
-            watch.can(Moment::default(), now);
-            assert_eq!(watch.open.as_ref().unwrap().changes.len(), want, "{now:?}");
-        }
-        let open = watch.open.take();
-        let mut next = Watch::after(&NodeFacts::default(), open, Moment::default());
-        next.can(Moment::default(), &both);
-        assert_eq!(next.open.unwrap().changes.len(), 2, "a restart is no change");
-    }
-
-    #[test]
-    fn join_lists_a_kill_after_many_gentler_triggers() {
-        let trigger = |kind, n: usize| {
-            let (at, text) = (Moment::default(), String::new());
-            Trigger { at, kind, who: n.to_string(), text, at_own_limit: false }
-        };
-        let mut incident = Incident::default();
-        #[rustfmt::skip]
-        let table = [
-            // kind, how many, the last that is listed, the kinds
-            (Kind::Drift,     40, "31", vec![Kind::Drift]),
-            (Kind::Condition, 1,  "0",  vec![Kind::Condition, Kind::Drift]),
-            (Kind::OomKill,   1,  "0",  vec![Kind::OomKill, Kind::Condition, Kind::Drift]),
-            (Kind::Drift,     1,  "0",  vec![Kind::OomKill, Kind::Condition, Kind::Drift]),
-        ];
-        for (kind, n, last, kinds) in table {
-            join(&mut incident, (0..n).map(|n| trigger(kind, n)).collect());
-            let listed = &incident.triggers;
-            assert_eq!((listed.len(), listed.last().unwrap().who.as_str()), (TRIGGERS, last));
-            assert_eq!(incident.kinds, kinds);
-        }
-        let kept: Vec<_> = incident.triggers.iter().map(|one| one.kind).collect();
-        assert_eq!(kept[30..], [Kind::Condition, Kind::OomKill]);
-        assert_eq!((kept[0], incident.triggers[0].who.as_str()), (Kind::Drift, "0"));
-        assert_eq!(incident.more_triggers, 8 + 3);
-    }
-
-    #[test]
-    fn goes_on_in_the_boot_of_the_incident_where_the_clock_was_set() {
-        let at = |boot: u64, wall: u64| Moment { boot: Nanos(boot << 30), wall: Nanos(wall << 30) };
-        #[rustfmt::skip]
-        let table = [
-            // boot of the incident and of the agent, its start; is it the same incident?
-            ("a", "a", at(20, 5),    true), // the clock was set back
-            ("a", "a", at(20, 9000), true),
-            ("a", "b", at(20, 110),  false),
-            ("",  "a", at(20, 110),  true), // an older build kept it
-            ("",  "a", at(20, 120),  false),
-        ];
-        for (own, boot_id, now, want) in table {
-            let open = Incident { boot_id: own.into(), begin: at(10, 100), ..Incident::default() };
-            assert_eq!(open.goes_on(boot_id, now), want, "{own} {boot_id} {now:?}");
-        }
-    }
-
-    #[test]
-    fn tick_lists_an_oom_kill_of_the_node_after_many_at_own_limits() {
-        use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath};
-        use isobar_core::model::stall::OomKill;
-        let pods = CgroupPath("/kubepods".into());
-        let mut sample = Sample { kubepods: Some(pods.clone()), ..Sample::default() };
-        let group = Cgroup { path: pods.clone(), ..Cgroup::default() };
-        sample.cgroups.insert(CgroupId(9), group.into());
-        let kill = |victim: u64, limit: Option<CgroupPath>| {
-            let kill = OomKill {
-                at: Nanos(victim),
-                victim: CgroupId(victim),
-                limit: limit.as_ref().map(|_| CgroupId(9)),
-                limit_known: true,
-                ..OomKill::default()
-            };
-            let path = |id| if id == CgroupId(9) { limit.clone() } else { None };
-            OomRecord::of(&kill, Moment::default(), Some(victim.to_string()), path)
-        };
-        let own = || Some(CgroupPath("/kubepods/pod1".into()));
-        #[rustfmt::skip]
-        let table = [
-            // the limit of the kill after 32 at own limits, whether it is listed
-            (None,       true),
-            (Some(pods), true),
-            (own(),      false),
-        ];
-        for (limit, want) in table {
-            let mut watch = Watch::new(String::new(), String::new());
-            let kills: Vec<_> = (100..132).map(|n| kill(n, own())).collect();
-            let (decision, limits) = (&Decision::default(), &[][..]);
-            watch.tick(Seen { sample: &sample, decision, kills: &kills, limits });
-            let kills = [kill(200, limit.clone())];
-            watch.tick(Seen { sample: &sample, decision, kills: &kills, limits });
-            let open = watch.open.unwrap();
-            let is_listed = open.triggers.iter().any(|one| one.who == "200");
-            assert_eq!((is_listed, open.triggers.len()), (want, TRIGGERS), "{limit:?}");
-            assert_eq!(open.more_triggers, 1, "{limit:?}");
-        }
-    }
-}
+mod tests;

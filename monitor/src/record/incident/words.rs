@@ -156,9 +156,14 @@ pub fn gravest(kills: &[Score], n: usize) -> Vec<&Score> {
 }
 
 fn killed(score: &Score) -> String {
-    let Score { at, victim, limit, foreseen, why, .. } = score;
+    let Score { at, victim, limit, used, request, foreseen, why, .. } = score;
     let process = score.process();
-    let kill = format!("At {} the kernel's OOM killer killed {process} of {victim}", hour(at.wall));
+    let below = used.zip(*request).filter(|(used, request)| used < request);
+    let below = below.map_or(String::new(), |(used, request)| {
+        format!(", which had used {used} of the {request} that it requests")
+    });
+    let at = hour(at.wall);
+    let kill = format!("At {at} the kernel's OOM killer killed {process} of {victim}{below}");
     if limit.is_some() {
         let seen = foreseen.map(|before| format!("; a shortage was foreseen for {}", time(before)));
         return format!("{kill}: {why}{}.", seen.unwrap_or_default());

@@ -1,6 +1,8 @@
 use super::*;
 use crate::record::journal::{Bounds, Journal, Start};
 use crate::record::replay::Replay;
+use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath};
+use isobar_core::model::stall::{KernelStalls, OomKill};
 use isobar_core::policy::engine::Engine;
 
 /// The wall clock where it is right, in seconds, when the kernel's has none.
@@ -136,5 +138,41 @@ fn a_range_has_all_its_ticks_whatever_the_wall_clock_did() {
     ];
     for (begin, end, want) in table {
         assert_eq!(ranged(&path, wall(begin), wall(end)), want, "{begin}..{end}");
+    }
+}
+
+#[test]
+fn at_names_who_was_killed_where_the_cgroup_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("recording");
+    let at = |seconds: u64| Moment {
+        boot: Nanos(seconds * Nanos::SECOND.0),
+        wall: Nanos(seconds * Nanos::SECOND.0),
+    };
+    let victim = CgroupPath("/system.slice/backup.service".into());
+    let start = Start { at: at(0), ..Start::default() };
+    let mut journal = Journal::create(&path, start, Bounds::default()).unwrap();
+    let mut engine = Engine::default();
+    for tick in 1..=60 {
+        let kill = OomKill { victim: CgroupId(7), at: at(tick).boot, ..OomKill::default() };
+        let oom_kills = if tick == 20 || tick == 50 { vec![kill] } else { Vec::new() };
+        let cgroup = Cgroup { path: victim.clone(), ..Cgroup::default() };
+        let is_there = tick != 20 && tick < 50;
+        let sample = Sample {
+            tick,
+            at: at(tick),
+            cgroups: is_there.then(|| (CgroupId(7), cgroup.into())).into_iter().collect(),
+            kernel: Some(KernelStalls { oom_kills, ..KernelStalls::default() }),
+            ..Sample::default()
+        };
+        let decision = engine.step(sample.clone()).decision;
+        journal.write(&sample, &decision, engine.standing()).unwrap();
+    }
+    drop(journal);
+    // The tick of a kill, those after it, and those that a mark has.
+    for (tick, want) in [(19, 0), (20, 1), (21, 1), (48, 1), (50, 2), (52, 2), (60, 2)] {
+        let found = super::at(&path, at(tick).wall).unwrap().unwrap();
+        let paths: Vec<_> = found.oom_kills.iter().map(|one| one.victim_path.clone()).collect();
+        assert_eq!(paths, vec![Some(victim.clone()); want], "tick {tick}");
     }
 }

@@ -50,4 +50,10 @@ fn kills_of_a_recording_are_told_once_and_newest_first() {
     let named = OomRecord { kill, victim: Some("shop/web".into()), ..OomRecord::default() };
     publisher.add_kills([named.clone(), record(long)].into_iter());
     assert_eq!((publisher.kills.len(), &publisher.kills[0]), (OOM_KILLS_KEPT, &named));
+    // Nor does its path go where the tick has the cgroup no more.
+    let kill = OomKill { at: Nanos(long + 1), ..OomKill::default() };
+    let path = Some(CgroupPath("/system.slice/backup.service".into()));
+    let of_service = OomRecord { kill, victim_path: path, ..OomRecord::default() };
+    publisher.add_kills([of_service.clone(), record(long + 1)].into_iter());
+    assert_eq!(publisher.kills[0], of_service);
 }

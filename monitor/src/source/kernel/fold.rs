@@ -33,7 +33,7 @@ pub(super) struct Maps {
     /// Time that the victim waited while the aggressor ran, ns, since the maps were last read.
     pub matrix: Vec<(Pair, u64)>,
     /// By cgroup; [`NODE`] for the node.
-    pub memory: Vec<(u64, Memory)>,
+    pub memory: BTreeMap<u64, Memory>,
     /// `CLOCK_MONOTONIC`, on which memory stalls are timed.
     pub now: u64,
     /// The cpu controller is on cgroup v2, so cgroups have unions.
@@ -125,8 +125,7 @@ impl CounterTree {
         if let Some(cpus) = maps.groups.get(&cgroup) {
             share.add(&own_share(cgroup, cpus, maps, newest(&maps.cpus)));
         }
-        let memory = maps.memory.iter().find(|(id, _)| *id == cgroup);
-        if let Some((_, memory)) = memory {
+        if let Some(memory) = maps.memory.get(&cgroup) {
             add_each(&mut share.time, &memory.time);
             add_each(&mut share.count, &memory.count);
         }
@@ -165,12 +164,11 @@ impl CounterTree {
         }
         let clock = newest(&maps.cpus);
         let n_cpus = maps.cpus.iter().rposition(|cpu| cpu.switches != 0).map_or(0, |last| last + 1);
-        let memory: BTreeMap<u64, &Memory> = maps.memory.iter().map(|(id, m)| (*id, m)).collect();
         let running: Vec<_> = maps.cpus[..n_cpus].iter().map(|cpu| self.running(cpu)).collect();
         let group = |id: u64, sum: &Share| {
             let own = maps.groups.get(&id).map_or(&[][..], |cpus| cpus);
             let cpus = maps.has_unions.then(|| unions(id, own, sum, maps, clock, &running));
-            let memory = memory.get(&id).map(|memory| memory_unions(memory, maps.now));
+            let memory = maps.memory.get(&id).map(|memory| memory_unions(memory, maps.now));
             let stall = group_stall(sum, cpus, memory);
             let last = self.last.get(&CgroupId(id)).filter(|last| ***last == stall);
             (CgroupId(id), last.map_or_else(|| Arc::new(stall), Arc::clone))
@@ -182,10 +180,11 @@ impl CounterTree {
         let matrix = aggressions(maps.matrix.clone(), self.n_folds);
         self.n_folds += 1;
         let cpus = maps.cpus.iter().take(n_cpus).enumerate();
+        let of_node = maps.memory.get(&NODE).map(|all| node_memory(all, maps.now));
         KernelStalls {
             clock: Nanos(clock),
             cpus: cpus.map(|(n, cpu)| cpu_stall(cpu, clock, !maps.offline.contains(&n))).collect(),
-            memory: memory.get(&NODE).map(|all| node_memory(all, maps.now)).unwrap_or_default(),
+            memory: of_node.unwrap_or_default(),
             groups,
             matrix,
             lost: lost(&maps.cpus),
@@ -200,7 +199,7 @@ impl CounterTree {
         for (id, cpus) in &maps.groups {
             left.entry(*id).or_default().add(&own_share(*id, cpus, maps, clock));
         }
-        for (id, memory) in maps.memory.iter().filter(|(id, _)| *id != NODE) {
+        for (id, memory) in maps.memory.iter().filter(|(id, _)| **id != NODE) {
             let share = left.entry(*id).or_default();
             add_each(&mut share.time, &memory.time);
             add_each(&mut share.count, &memory.count);

@@ -227,9 +227,11 @@ impl Loader {
     }
 
     /// Each scope's memory stall.
-    pub(super) fn memory(&self) -> Result<Vec<(u64, Memory)>, MapReadError> {
-        let mut scopes = Vec::new();
-        each("MEMORY", &self.memory_fd, Then::Keep, |scope, memory| scopes.push((scope, memory)))?;
+    pub(super) fn memory(&self) -> Result<BTreeMap<u64, Memory>, MapReadError> {
+        let mut scopes = BTreeMap::new();
+        each("MEMORY", &self.memory_fd, Then::Keep, |scope, memory| {
+            scopes.insert(scope, memory);
+        })?;
         Ok(scopes)
     }
 

@@ -318,7 +318,7 @@ impl Kernel {
             id <= isobar_ebpf::NODE || tree.contains_key(&CgroupId(id)) || created.contains(id)
         };
         let ids = maps.groups.keys().copied();
-        let ids = ids.chain(maps.memory.iter().map(|(id, _)| *id)).chain(known.iter().copied());
+        let ids = ids.chain(maps.memory.keys().copied()).chain(known.iter().copied());
         let ids = ids.chain(counters.heirs());
         let removed: BTreeSet<u64> = ids.filter(|id| !exists(*id)).collect();
         counters.remove_all(&removed, maps);

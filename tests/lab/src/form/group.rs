@@ -34,6 +34,8 @@ pub(crate) struct Load {
 pub(crate) struct Cgroup {
     /// Below the mount, with a leading `/`.
     pub(crate) path: Spanned<String>,
+    /// The user whom it is handed over to; else it is root's.
+    pub(crate) owner: Option<u32>,
     /// What is written to its files.
     #[serde(default)]
     pub(crate) write: BTreeMap<String, String>,

@@ -2,6 +2,7 @@
 //! and what runs in it.
 
 use std::fs;
+use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -81,6 +82,10 @@ impl Testbed {
             testbed.make_all(path)?;
             for (file, value) in &cgroup.write {
                 testbed.group(path)?.write(file, value)?;
+            }
+            if cgroup.owner.is_some() {
+                chown(testbed.below(path), cgroup.owner, None)
+                    .with_context(|| format!("cannot hand {path} over"))?;
             }
             testbed.places.push(Place::plain(path, path.clone(), &cgroup.load));
         }

@@ -182,7 +182,9 @@ pub fn release(release: &Release) -> String {
 /// How an action went.
 #[must_use]
 pub fn outcome(outcome: &Outcome) -> String {
-    format!("action {} {}: {}", outcome.action, outcome.result.name(), outcome.detail)
+    let Outcome { action, result, detail, .. } = outcome;
+    let detail = if detail.is_empty() { String::new() } else { format!(": {detail}") };
+    format!("action {action} {}{detail}", result.name())
 }
 
 /// What an action has come to by now.

@@ -15,7 +15,7 @@ use crate::model::sample::Sample;
 use crate::model::settings::{Settings, WorkloadRule};
 use crate::model::snapshot::{Scope, Snapshot};
 use crate::model::units::Bytes;
-use crate::policy::workload::above;
+use crate::policy::workload::{above, n_names_of_root};
 
 /// systemd's cgroup of the first process.
 const INIT: &str = "/init.scope";
@@ -50,7 +50,9 @@ impl<'a> Protected<'a> {
         }
         let never = &settings.relief.never_touch;
         for (&id, scope) in &snapshot.scopes {
-            let is_subtree = &*scope.path.0 == INIT || never.iter().any(|p| p.fits(&scope.path));
+            let n = || n_names_of_root(id, snapshot);
+            let is_subtree = &*scope.path.0 == INIT
+                || never.iter().any(|p| p.fits(&scope.path) && p.fits_names(&scope.path, n()));
             if is_subtree {
                 all.subtrees.insert(id);
             }
@@ -85,7 +87,7 @@ impl<'a> Protected<'a> {
     /// at services that the node could not do without.
     pub(super) fn may_be_marked(&self, id: CgroupId, scope: &Scope) -> bool {
         let is_pod = matches!(scope.place, Place::Pod { .. });
-        let is_vital = || vital::is_vital(&scope.path, self.n_names_of_root(id));
+        let is_vital = || vital::is_vital(&scope.path, n_names_of_root(id, self.snapshot));
         let is_omitted =
             scope.files.as_ref().is_some_and(|f| f.preference == Some(Preference::Omit));
         self.why(id).is_none() && !is_omitted && (is_pod || !is_vital())
@@ -119,15 +121,6 @@ impl<'a> Protected<'a> {
             is_open.then_some((id, Bytes(memory.stat?.active_file.0.min(spare))))
         };
         parties.filter_map(cache).collect()
-    }
-
-    /// How many names of the path count, from the root: who owns a cgroup names those in it.
-    fn n_names_of_root(&self, id: CgroupId) -> usize {
-        let all = std::iter::once(id).chain(above(id, self.snapshot));
-        let all = all.filter_map(|id| self.snapshot.scopes.get(&id));
-        let is_delegated = |scope: &&Scope| scope.files.as_ref().is_some_and(|f| f.is_delegated);
-        let depths = all.filter(is_delegated).map(|scope| scope.path.segments().count());
-        depths.min().unwrap_or(usize::MAX)
     }
 
     /// Protected pods, by uid.
@@ -374,5 +367,33 @@ mod tests {
         let protected = Protected::of(&Settings::default(), &Sample::default(), &snapshot);
         let got = protected.why_workload(CgroupId(1), &rule);
         assert_eq!(got, Some(SparedReason::NeverTouch));
+    }
+
+    #[test]
+    fn never_touch_does_not_count_names_of_tenants() {
+        let paths = ["/u.slice", "/u.slice/u@1.service", "/u.slice/u@1.service/sshd.service"];
+        #[rustfmt::skip]
+        let table = [
+            // never touched, whether the service is a user's; whether the kernel may be pointed at it
+            ("/**/sshd.service",                  false, false),
+            ("/**/sshd.service",                  true,  true),
+            ("/u.slice/*/*",                      true,  false), // any name would do
+            ("/u.slice/u@1.service/sshd.service", true,  false), // meant is this one
+            ("/u.slice/u@1.service",              true,  false),
+        ];
+        for (never, is_delegated, want) in table {
+            let mut snapshot = tree(&paths);
+            for scope in snapshot.scopes.values_mut() {
+                let is_delegated = is_delegated && scope.path.0.contains('@');
+                scope.files = Some(Cgroup { is_delegated, ..Cgroup::default() }.into());
+            }
+            let protected = Protected::of(&settings(&[never]), &Sample::default(), &snapshot);
+            let service = &snapshot.scopes[&CgroupId(2)];
+            assert_eq!(
+                protected.may_be_marked(CgroupId(2), service),
+                want,
+                "{never} {is_delegated}"
+            );
+        }
     }
 }

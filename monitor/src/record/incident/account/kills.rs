@@ -1,15 +1,35 @@
 //! Judges each OOM kill of a span: whose limit was reached, and why isobar did not prevent it.
 
+use std::sync::Arc;
+
 use super::deeds::Stance;
 use super::{Account, KEPT};
 use crate::record::incident::Score;
-use isobar_core::model::cgroup::{CgroupId, Limit};
+use isobar_core::model::cgroup::{Cgroup, CgroupId, Limit};
+use isobar_core::model::pod::Place;
+use isobar_core::model::request::request;
 use isobar_core::model::sample::{Moment, Sample};
-use isobar_core::model::snapshot::Snapshot;
+use isobar_core::model::snapshot::{Snapshot, working_set};
 use isobar_core::model::stall::OomKill;
 use isobar_core::model::units::Bytes;
 use isobar_core::policy::explain::relief;
 use isobar_core::view::foresight::OomLimit;
+
+/// The memory that the pod of a cgroup used, and requests.
+fn of_pod(victim: CgroupId, before: &Sample) -> Option<(Bytes, Bytes)> {
+    let places = before.places();
+    let (Place::Pod { uid, .. } | Place::Container { pod: uid, .. }) =
+        places.place(&before.cgroups.get(&victim)?.path)
+    else {
+        return None;
+    };
+    let is_it = |cgroup: &&Arc<Cgroup>| match places.place(&cgroup.path) {
+        Place::Pod { uid: other, .. } => other == uid,
+        _ => false,
+    };
+    let used = working_set(before.cgroups.values().find(is_it)?)?;
+    Some((used, Bytes(request(before.pod(&uid)?, "memory").to_u64())))
+}
 
 impl Account {
     /// Judged on the ticks before: what this one decides came after the kill. A kill before the incident
@@ -68,7 +88,8 @@ impl Account {
         };
         let at = Moment { boot: kill.at, wall: at.wall.since(at.boot.since(kill.at)) };
         let (pid, comm) = (kill.victim_pid, kill.victim_comm.clone());
-        self.told(Score { at, victim, pid, comm, limit, asked, foreseen, why });
+        let (used, request) = of_pod(kill.victim, &self.before).unzip();
+        self.told(Score { at, victim, pid, comm, limit, asked, used, request, foreseen, why });
     }
 
     /// One for want of the node's memory has a place before those at limits of their own.

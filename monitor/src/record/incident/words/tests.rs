@@ -1,5 +1,6 @@
 use super::*;
 use isobar_core::model::sample::Moment;
+use isobar_core::model::units::Bytes;
 
 #[test]
 fn who_waited_names_the_longest_first() {
@@ -142,6 +143,25 @@ fn paragraph_tells_each_change_of_a_limit() {
     for (kinds, triggers, want) in table {
         let incident = Incident { kinds, triggers, ticks: 1, ..Incident::default() };
         assert_eq!(paragraph(&incident), want);
+    }
+}
+
+#[test]
+fn killed_tells_of_a_victim_below_its_request() {
+    #[rustfmt::skip]
+    let table = [
+        // used, requested, in MiB; what is told of that
+        (Some(120), Some(512), ", which had used 120Mi of the 512Mi that it requests"),
+        (Some(512), Some(512), ""),
+        (Some(9),   Some(0),   ""),
+        (Some(9),   None,      ""),
+        (None,      None,      ""),
+    ];
+    for (used, request, want) in table {
+        let [used, request] = [used, request].map(|mi| mi.map(|mi: u64| Bytes(mi << 20)));
+        let score = Score { victim: "shop/web".into(), used, request, ..Score::default() };
+        let told = killed(&score);
+        assert!(told.contains(&format!(" of shop/web{want}; isobar had not")), "{told}");
     }
 }
 

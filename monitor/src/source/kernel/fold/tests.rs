@@ -60,7 +60,7 @@ fn fold_keeps_counters_of_removed_cgroups() {
     let mut stalled = Memory::default();
     stalled.time[isobar_ebpf::Cause::Global as usize] = 44;
     stalled.count[isobar_ebpf::Cause::Global as usize] = 1;
-    before.memory.push((LEFT, stalled));
+    before.memory.insert(LEFT, stalled);
     let alive = counters.fold(&before, |_| true);
     counters.remove_all(&BTreeSet::from([LEFT]), &before);
     let mut after = before.clone();
@@ -129,7 +129,8 @@ fn fold_counts_the_open_memory_stall() {
     let mut memory = Memory::default();
     memory.unions[ANY] = Open { open: 1, sum: 0u64.wrapping_sub(400) };
     memory.unions[SHORTAGE] = Open { open: 0, sum: 70 };
-    let maps = Maps { memory: vec![(NODE, memory), (LEFT, memory)], now: 1_000, ..Maps::default() };
+    let maps =
+        Maps { memory: [(NODE, memory), (LEFT, memory)].into(), now: 1_000, ..Maps::default() };
     let stalls = CounterTree::default().fold(&maps, |_| true);
     assert_eq!((stalls.memory.any, stalls.memory.shortage), (Nanos(600), Nanos(70)));
     assert_eq!(stalls.groups[&CgroupId(LEFT)].memory.any, Nanos(600));
@@ -202,7 +203,7 @@ fn fold_maps_each_cause_to_its_number() {
         let mut memory = Memory::default();
         (memory.time[slot], memory.count[slot]) = (5, 1);
         memory.unions[slot].sum = 3;
-        let maps = Maps { memory: vec![(NODE, memory), (LEFT, memory)], ..Maps::default() };
+        let maps = Maps { memory: [(NODE, memory), (LEFT, memory)].into(), ..Maps::default() };
         let stalls = CounterTree::default().fold(&maps, |_| true);
         let stall = CauseStall { union: Nanos(3), time: Nanos(5), count: 1 };
         let want = BTreeMap::from([(here, stall)]);
@@ -241,7 +242,7 @@ fn fold_reaches_the_root_from_any_depth() {
             (1, vec![(0, root)]),
             (DEEPEST, vec![(0, Group { throttled, ..own })]),
         ]),
-        memory: vec![(DEEPEST, Memory { count: [3; SLOTS], ..Memory::default() })],
+        memory: [(DEEPEST, Memory { count: [3; SLOTS], ..Memory::default() })].into(),
         has_unions: true,
         ..Maps::default()
     };
