@@ -303,6 +303,7 @@ pub(crate) fn cost() -> Cost {
         used: Some(Nanos(41_000_000)),
         resident: Some(Bytes(18_300_000)),
         tick: Nanos(3_400_000),
+        publishing: Nanos(900_000),
         reading: Nanos(1_500_000),
         decision: Nanos(2_100_000),
         handover: Some(Nanos(64_000)),

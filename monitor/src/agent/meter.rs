@@ -12,6 +12,9 @@ pub(super) struct Meter {
     /// When all was read.
     read: Option<Nanos>,
     longest_gap: Nanos,
+    /// When the last tick was metered, and how long it took from then on.
+    metered: Nanos,
+    publishing: Nanos,
     /// Boot clock and CPU time at the end of the tick before.
     before: Option<(Nanos, Nanos)>,
 }
@@ -29,6 +32,11 @@ impl Meter {
         self.read = Some(clock::now().boot);
     }
 
+    /// The tick is over.
+    pub(super) fn ends(&mut self) {
+        self.publishing = clock::now().boot.since(self.metered);
+    }
+
     /// The cost of the tick so far. `decided` is when the engine had decided, `handover` how long
     /// the actuator took to begin with the last step.
     pub(super) fn cost(
@@ -40,6 +48,8 @@ impl Meter {
         let (now, used) = (clock::now().boot, clock::used_by_this_process());
         let cpu = self.before.map(|(then, had)| MilliCpu::rate(used.since(had), now.since(then)));
         self.before = Some((now, used));
+        self.metered = now;
+        let publishing = self.publishing;
         let begun = self.begun.unwrap_or(now);
         let (resident, major_faults) = own_memory();
         let (tick, decision) = (now.since(begun), decided.since(begun));
@@ -50,6 +60,7 @@ impl Meter {
             used: Some(used),
             resident,
             tick,
+            publishing,
             reading,
             decision,
             handover,

@@ -206,6 +206,7 @@ impl<S: Source> Tick<S> {
         if let Some(survival) = &mut self.survival {
             survival.give_back(resident);
         }
+        self.meter.ends();
         decision
     }
 

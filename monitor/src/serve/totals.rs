@@ -110,8 +110,9 @@ impl Totals {
     pub(super) fn took(&mut self, cost: &Cost) {
         let durations = &mut self.tick_durations;
         durations.buckets.resize(TICK_BOUNDS.len() + 1, 0);
-        durations.buckets[TICK_BOUNDS.partition_point(|bound| *bound < cost.tick)] += 1;
-        durations.sum = durations.sum.plus(cost.tick);
+        let took = cost.tick.plus(cost.publishing);
+        durations.buckets[TICK_BOUNDS.partition_point(|bound| *bound < took)] += 1;
+        durations.sum = durations.sum.plus(took);
     }
 
     /// Counts limits that a new look found changed.

@@ -16,8 +16,11 @@ pub struct Cost {
     pub used: Option<Nanos>,
     /// Resident memory of the agent's process (`/proc/self/statm`, second field).
     pub resident: Option<Bytes>,
-    /// From the start of the last sample until it was published.
+    /// From the start of the last sample until it was to be published.
     pub tick: Nanos,
+    /// How long it took to publish the sample before, to the end of its tick.
+    #[serde(default)]
+    pub publishing: Nanos,
     /// From the start of the last sample until all was read.
     #[serde(default)]
     pub reading: Nanos,
