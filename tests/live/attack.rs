@@ -239,5 +239,6 @@ fn attack_by_cgroups_that_come_and_go() {
             "allocated: {start} KiB, {under} KiB with {CGROUPS} cgroups, {end} KiB afterwards"
         );
         assert!(is_kept(), "{start} KiB before, {end} KiB after");
+        assert!(longest_gap(&last) < 5_000, "{} ms without a tick", longest_gap(&last));
     }
 }

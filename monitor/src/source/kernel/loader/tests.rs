@@ -36,7 +36,7 @@ fn sizes_bound_entries_by_cpu() {
     let table = [
         // cgroups, possible CPUs, entries
         (2_048,   4,     8_192),
-        (2_048,   256,   52_428), // what 24 MiB hold
+        (2_048,   256,   38_912), // what 19 MiB hold
         (100_000, 256,   100_000), // one for each cgroup in any case
     ];
     for (cgroups, n_cpus, want) in table {
