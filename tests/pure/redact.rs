@@ -293,3 +293,22 @@ fn what_is_given_away_has_the_steps_that_were_taken() {
     assert!(before.iter().any(|[_, steps, _]| !steps.as_array().unwrap().is_empty()));
     assert_eq!(before, after);
 }
+
+/// Also where conditions are True, whose taints have names that are made of parts.
+#[test]
+fn what_is_given_away_of_this_version_replays() {
+    for name in ["judged-shortage-6.12", "judged-contended-6.1-v4"] {
+        let dir = TempDir::new().unwrap();
+        let kept: Incident = keep(&data(&format!("recordings/{name}.isobar")), dir.path());
+        let shelf = Shelf::in_dir(dir.path().join("incidents"));
+        let copy = dir.path().join("copy.isobar");
+        let file = File::options().read(true).write(true).create_new(true).open(&copy).unwrap();
+        redact(shelf.open(&kept.name).unwrap(), file, &copy).unwrap();
+        let whole = dir.path().join(format!("incidents/{}.isobar", kept.name));
+        for file in [&whole, &copy] {
+            let replayed = program::isobar(&["replay", "--check"]).arg(file).output().unwrap();
+            assert_eq!(replayed.status.code(), Some(0), "{name}: {}", text(&replayed.stdout));
+        }
+        assert_eq!(decided(&whole), decided(&copy), "{name}");
+    }
+}

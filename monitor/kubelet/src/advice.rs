@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use self::peaks::{MOST_TICKS, Peaks, up_memory, with};
 use self::pods::Limits;
-use self::readings::Readings;
+use self::readings::{All, Readings};
 use crate::allocatable::{CPU, MEMORY, Reservation};
 
 pub use self::pods::Reached;
@@ -34,13 +34,17 @@ const LEAST_THRESHOLD: u64 = 100 << 20;
 const REACTION: Nanos = Nanos(10 * Nanos::SECOND.0);
 const HOUR: u64 = 3_600 * Nanos::SECOND.0;
 
-/// Whose reservation it is.
+/// Whose reservation it is, or who used something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Daemons {
     /// The kubelet and the container runtime.
     Kube,
+    /// Of these the kubelet.
+    Kubelet,
+    /// Of these the container runtime.
+    Runtime,
     /// Everything else that is no pod.
     System,
 }
@@ -59,6 +63,8 @@ pub struct Record {
     ticks: u64,
     covered: Nanos,
     kube: Peaks,
+    kubelet: Peaks,
+    runtime: Peaks,
     system: Peaks,
     pods: Limits,
     /// Memory left over the last [`REACTION`].
@@ -192,8 +198,10 @@ impl Record {
             self.lost(at.boot, memory.available);
         }
         let passed = goes_on.then_some(passed);
-        let (kube, system, pods) = self.readings.of(sample, passed);
+        let All { kube, kubelet, runtime, system, pods } = self.readings.of(sample, passed);
         self.kube.add(at, kube);
+        self.kubelet.add(at, kubelet);
+        self.runtime.add(at, runtime);
         self.system.add(at, system);
         self.pods.add(sample, pods, passed);
     }
@@ -224,7 +232,13 @@ impl Record {
         let threshold = self
             .drop
             .map(|Bytes(most)| Quantity::bytes(up_memory(with(most, margin).max(LEAST_THRESHOLD))));
-        let groups = vec![kube.group(Daemons::Kube), system.group(Daemons::System)];
+        // One alone says no more than both.
+        let parts = [(Daemons::Kubelet, self.kubelet), (Daemons::Runtime, self.runtime)];
+        let parts: Vec<_> = parts.map(|(who, peaks)| peaks.close().group(who)).into();
+        let are_both = parts.iter().all(|part| !part.cgroups.is_empty());
+        let parts = parts.into_iter().filter(|_| are_both);
+        let of_kube = std::iter::once(kube.group(Daemons::Kube)).chain(parts);
+        let groups: Vec<_> = of_kube.chain([system.group(Daemons::System)]).collect();
         let (pods, unknown) = self.pods.close(&self.settings, &self.capacity);
         let mut problems = problems(self.covered, &groups, self.readings.counted_in);
         if self.ticks > MOST_TICKS as u64 {

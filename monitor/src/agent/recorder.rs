@@ -123,12 +123,13 @@ impl Recorder {
         let ring = writer.ring().cloned();
         let (orders, inbox) = sync_channel::<Order>(WAITING);
         let io = |source| JournalError::Io { path: "a thread".into(), source };
+        let names: Vec<_> = kept.iter().map(|one| one.name.clone()).collect();
         let open = kept.into_iter().rev().find(|one| one.goes_on(&facts.boot_id, at));
         let name = open.as_ref().map(|open| open.name.clone());
         let boot_id = facts.boot_id.clone();
         let freezer =
             Freezer::begin(Arc::clone(&shelf), ring.clone(), boot_id, name).map_err(io)?;
-        let watch = Watch::after(&facts, open, at);
+        let watch = Watch::after(&facts, open, names.into_iter(), at);
         writer.freeze_with(freezer);
         let run = move || inbox.into_iter().for_each(|order| writer.take(order));
         thread::Builder::new().name("record".into()).spawn(run).map_err(io)?;

@@ -18,10 +18,10 @@ use super::{SUMS, binary_name, deb, image_name};
 use crate::setup;
 
 /// A larger binary is an accident: it is pulled onto each node.
-const LARGEST: usize = 15_000_000;
+const LARGEST: usize = 16_000_000;
 /// Code that an enforcing agent keeps in memory, at most. With more, `monitor/cold.ld` no longer finds
 /// what it is to keep apart.
-const MOST_KEPT: usize = 7_500_000;
+const MOST_KEPT: usize = 8_000_000;
 
 /// Checks all that is in `out`, and says what was seen.
 pub(super) fn run(out: &Path, release: &Release) -> Result<()> {

@@ -61,22 +61,21 @@ impl PathPattern {
     #[must_use]
     pub fn fits_names(&self, path: &CgroupPath, n: usize) -> bool {
         let is_of_root = || path.segments().count() <= n;
-        self.fits(path) && (is_of_root() || self.is_literal() || self.fits(&veiled(path, n)))
+        let has_set = || self.has(|sign| sign == '[');
+        let is_literal = || !self.0.contains(&Name::Any) && !self.has(|sign| "*?[".contains(sign));
+        let fits_any = || !has_set() && self.fits(&veiled(path, n));
+        self.fits(path) && (is_of_root() || is_literal() || fits_any())
     }
 
-    fn is_literal(&self) -> bool {
-        let is_literal = |name: &Name| match name {
-            Name::Any => false,
-            Name::Like(like) => !like.as_str().contains(['*', '?', '[']),
-        };
-        self.0.iter().all(is_literal)
+    fn has(&self, is_it: impl Fn(char) -> bool) -> bool {
+        self.0.iter().any(|name| matches!(name, Name::Like(like) if like.as_str().contains(&is_it)))
     }
 }
 
-/// The path with a name that only wildcards fit for each after the first `n`.
+/// The path with a name that only `*` fits for each after the first `n`: no cgroup has a longer one.
 fn veiled(path: &CgroupPath, n: usize) -> CgroupPath {
-    let names = path.segments().enumerate();
-    let veiled = |path: CgroupPath, (i, name)| path.child(if i < n { name } else { "\0" });
+    let (names, other) = (path.segments().enumerate(), "\0".repeat(256));
+    let veiled = |path: CgroupPath, (i, name)| path.child(if i < n { name } else { &other });
     names.fold(CgroupPath::root(), veiled)
 }
 
@@ -150,6 +149,8 @@ mod tests {
             ("/u.slice/*/sshd.service",   "/u.slice/u@1.service/sshd.service", 2,     false),
             ("/u.slice/*/*.service",      "/u.slice/u@1.service/sshd.service", 2,     false),
             ("/u.slice/*/*",              "/u.slice/u@1.service/sshd.service", 2,     true),
+            ("/u.slice/*/?",              "/u.slice/u@1.service/a",       2,          false),
+            ("/u.slice/*/[!a]*",          "/u.slice/u@1.service/b",       2,          false),
             ("/u.slice/u@1.service/**",   "/u.slice/u@1.service/a/b",     2,          true),
             ("/u.slice/u@1.service",      "/u.slice/u@1.service",         2,          true),
             ("/u.slice/u@?.service",      "/u.slice/u@1.service",         2,          true),

@@ -13,6 +13,8 @@ pub type Parties<'a> = BTreeMap<CgroupId, &'a Scope>;
 
 /// Most levels that are walked up.
 const DEPTH: usize = 64;
+/// Levels that a path of 8 KiB has at most: a user may nest cgroups as deep as that.
+const NESTED: usize = 4_096;
 
 /// Workloads, each with the rule that matched.
 ///
@@ -95,11 +97,12 @@ impl<'a> Workloads<'a> {
 
 /// How many names of the path count, from the root: who owns a cgroup names those in it.
 pub(crate) fn n_names_of_root(id: CgroupId, snapshot: &Snapshot) -> usize {
-    let all = std::iter::once(id).chain(above(id, snapshot));
-    let all = all.filter_map(|id| snapshot.scopes.get(&id));
+    let scope = |id: &CgroupId| snapshot.scopes.get(id);
+    let up = |at: &&Scope| scope(&at.parent?);
     let is_delegated = |scope: &&Scope| scope.files.as_ref().is_some_and(|f| f.is_delegated);
-    let depths = all.filter(is_delegated).map(|scope| scope.path.segments().count());
-    depths.min().unwrap_or(usize::MAX)
+    // What lies below a cgroup that was handed over was, too.
+    let all = std::iter::successors(scope(&id), up).take(NESTED).take_while(is_delegated);
+    all.last().map_or(usize::MAX, |first| first.path.segments().count())
 }
 
 /// Ancestors, nearest first; the root has no scope of its own.

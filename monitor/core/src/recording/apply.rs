@@ -32,6 +32,9 @@ impl From<serde_json::Error> for Misfit {
 /// Bytes that a table may take: what it holds adds up over the lines of a recording, and a replay has
 /// several samples at once. 2,048 cgroups that waited on 256 CPUs take 85 MiB.
 const TABLE: usize = 128 << 20;
+/// The longest text in a row: a path of 8 KiB of which no byte is UTF-8 takes three times as much. Readers
+/// keep names of what is gone, by their number.
+const TEXT: usize = 24 << 10;
 /// Pairs of a matrix. The kernel side has 16 for each cgroup that it has room for.
 const PAIRS: usize = 1 << 20;
 
@@ -190,6 +193,9 @@ impl<K: Key, T: DeserializeOwned + Clone> Table<K, T> {
     }
 
     fn set(&mut self, key: K, row: Row) -> Result<(), Misfit> {
+        if row.longest_text() > TEXT {
+            return Err(Misfit(format!("a text of more than {} KiB", TEXT >> 10)));
+        }
         let (read, size) = row.read()?;
         Arc::make_mut(&mut self.rows).insert(key.clone(), read);
         let before = self.recorded.insert(key, Held { row, size });

@@ -32,6 +32,11 @@ impl Row {
         &self.form
     }
 
+    /// Bytes of its longest text.
+    pub(super) fn longest_text(&self) -> usize {
+        self.texts.iter().map(|text| text.len()).max().unwrap_or(0)
+    }
+
     /// Adds to a number, in units of its last decimal; `None` if there is no such number, or the
     /// sum is out of range.
     pub(super) fn shift(&mut self, place: usize, delta: i64) -> Option<()> {

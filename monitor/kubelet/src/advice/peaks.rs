@@ -18,8 +18,9 @@ const CPU_STEP: u64 = 10;
 pub(super) const MOST_TICKS: usize = 1 << 20;
 /// Cgroups of a group that are named.
 const NAMED: usize = 4_096;
-/// A thinned recording has one tick in so many.
-const THINNED: u64 = 20;
+/// A thinned recording has so many ticks of each chapter, and then none for so long at most.
+const LEFT: usize = 15;
+const THINNED: Nanos = Nanos(320 * Nanos::SECOND.0);
 
 #[derive(Debug, Default)]
 pub(super) struct Peaks {
@@ -98,8 +99,7 @@ impl Series {
             let (n, lasted) = (run.len() as u64, last.at.boot.since(first.at.boot));
             let tick = lasted.0.checked_div(n - 1).map_or(Nanos::SECOND, Nanos);
             let until_next = next.map(|next| next.since(last.at.boot));
-            let is_thinned =
-                |pause: &Nanos| pause.0 > 0 && pause.0 / THINNED <= lasted.plus(tick).0;
+            let is_thinned = |pause: &Nanos| run.len() <= LEFT && pause.0 > 0 && *pause <= THINNED;
             let rest = until_next.filter(is_thinned).unwrap_or(tick);
             let each = Nanos(lasted.plus(rest).0 / n);
             all.extend(run.iter().map(|tick| (tick.used, each)));

@@ -11,7 +11,7 @@ use isobar_core::model::settings::Node;
 use isobar_core::model::snapshot::working_set;
 use isobar_core::model::units::{Bytes, MilliCpu, Nanos};
 
-use crate::daemons;
+use crate::daemons::{self, Daemon};
 
 /// What one group used.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -34,6 +34,16 @@ pub(super) struct Part {
 /// The cgroup of all pods, with the CPU that it used; `None` without two readings.
 pub(super) type AllPods<'a> = Option<(&'a Cgroup, Option<MilliCpu>)>;
 
+/// What each group used in one sample.
+pub(super) struct All<'a> {
+    /// What `kubeReserved` is for.
+    pub(super) kube: Used,
+    pub(super) kubelet: Used,
+    pub(super) runtime: Used,
+    pub(super) system: Used,
+    pub(super) pods: AllPods<'a>,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Readings {
     node: Node,
@@ -52,13 +62,8 @@ impl Readings {
         Self { node, ..Self::default() }
     }
 
-    /// The kubelet's and the system's use, and that of all pods. `passed` is the time since the sample
-    /// before.
-    pub(super) fn of<'a>(
-        &mut self,
-        sample: &'a Sample,
-        passed: Option<Nanos>,
-    ) -> (Used, Used, AllPods<'a>) {
+    /// What each group used. `passed` is the time since the sample before.
+    pub(super) fn of<'a>(&mut self, sample: &'a Sample, passed: Option<Nanos>) -> All<'a> {
         let places = sample.places();
         let node = names::as_spelled(&self.node, |path| sample.kubepods.as_ref() == Some(path));
         let of_kube = reserved(&node, &node.kube_reserved_cgroup, sample);
@@ -79,12 +84,7 @@ impl Readings {
                 top.push((id, cgroup));
             }
         }
-        // One that lies within another is counted there.
-        let all = kube.clone();
-        let is_inner = |path: &CgroupPath| {
-            all.iter().any(|(_, above)| above.path != *path && path.is_within(&above.path))
-        };
-        kube.retain(|(_, cgroup)| !is_inner(&cgroup.path));
+        let mut kube = outermost(kube);
         top.retain(|(_, cgroup)| {
             let path = &cgroup.path;
             !pods.iter().chain(&kube).any(|(_, other)| other.path == *path)
@@ -136,8 +136,21 @@ impl Readings {
         let of_pods = pods.first().map(|(id, one)| {
             (*one, passed.and_then(|passed| self.cpu(&[(*id, *one)], &[], passed)))
         });
-        let all_used = (used(&kube, &pods), used(&top, &inner), of_pods);
-        let all = kube.iter().chain(&top).chain(&pods);
+        let [kubelet, runtime] = [Daemon::Kubelet, Daemon::Runtime].map(|daemon| {
+            let all = all_cgroups(sample).filter(|(_, one)| {
+                let is_container = matches!(places.place(&one.path), Place::Container { .. });
+                daemons::named(&one.path) == Some(daemon) && !is_container
+            });
+            outermost(all.collect())
+        });
+        let all_used = All {
+            kube: used(&kube, &pods),
+            kubelet: used(&kubelet, &pods),
+            runtime: used(&runtime, &pods),
+            system: used(&top, &inner),
+            pods: of_pods,
+        };
+        let all = [&kube, &kubelet, &runtime, &top, &pods].into_iter().flatten();
         self.before = all.filter_map(|(id, one)| Some((*id, one.cpu.usage?.into()))).collect();
         all_used
     }
@@ -160,6 +173,14 @@ impl Readings {
         let others = sum(&mut inside(group, within)).unwrap_or_default();
         Some(MilliCpu::rate(all.since(others), passed))
     }
+}
+
+/// Without those that lie within another one, which are counted there.
+fn outermost(all: Vec<(CgroupId, &Cgroup)>) -> Vec<(CgroupId, &Cgroup)> {
+    let is_inner = |path: &CgroupPath| {
+        all.iter().any(|(_, above)| above.path != *path && path.is_within(&above.path))
+    };
+    all.iter().filter(|(_, one)| !is_inner(&one.path)).copied().collect()
 }
 
 fn all_cgroups(sample: &Sample) -> impl Iterator<Item = (CgroupId, &Cgroup)> {

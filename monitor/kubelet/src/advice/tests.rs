@@ -47,7 +47,7 @@ fn readings_belong_to_one_group_each() {
         let mut sample = sample(1, cgroups, 0);
         let pods = cgroups.iter().find(|(path, ..)| path.contains("kubepods"));
         sample.kubepods = pods.map(|(path, ..)| CgroupPath((*path).into()));
-        let (a, b, _) = Readings::new(Node::default()).of(&sample, None);
+        let All { kube: a, system: b, .. } = Readings::new(Node::default()).of(&sample, None);
         let mib = |used: &Used| used.memory.map(|bytes| bytes.0 / MIB);
         assert_eq!((mib(&a), mib(&b)), (kube, system), "{cgroups:?}");
     }
@@ -84,7 +84,8 @@ fn readings_of_reserved_cgroups() {
         let node =
             Node { cgroup_driver, kube_reserved_cgroup, system_reserved_cgroup, ..Node::default() };
         let mut readings = Readings::new(node);
-        let (a, b, _) = readings.of(&sample(1, &cgroups, 0), None);
+        let sample = sample(1, &cgroups, 0);
+        let All { kube: a, system: b, .. } = readings.of(&sample, None);
         let mib = [a, b].map(|used| used.memory.map_or(0, |bytes| bytes.0 / MIB));
         assert_eq!(mib, want, "{kube} {system}");
         let told = readings.left_out.map(|(kube, system)| format!("{} in {}", kube.0, system.0));
@@ -196,7 +197,7 @@ fn advice_of_pauses_and_nothing() {
         Some(Quantity::bytes(MIB)),
         "what is lost in a pause took longer"
     );
-    assert_eq!(advice.groups[1].cpu.as_ref().unwrap().max.to_string(), "1");
+    assert_eq!(advice.groups.last().unwrap().cpu.as_ref().unwrap().max.to_string(), "1");
 }
 
 #[test]
@@ -218,8 +219,8 @@ fn percentile_of_few_and_many() {
     }
 }
 
-/// The system uses 100 MiB for ten hours, of which 15 ticks of each 300 are left, and then 300 MiB for
-/// twenty minutes.
+/// The system uses 100 MiB and a tenth of a CPU for ten hours, of which 15 ticks of each 300 are left, and
+/// then three times as much for twenty minutes.
 #[test]
 fn percentiles_weigh_time_also_where_a_recording_is_thinned() {
     let thinned = (0..36_000).filter(|second| second % 300 < 15).map(|second| (second, 100));
@@ -229,10 +230,50 @@ fn percentiles_weigh_time_also_where_a_recording_is_thinned() {
         let mut record = Record::new(Settings::default(), Some(4));
         for (second, used) in thinned.clone().chain(whole.clone()) {
             let second = if used == 300 { second + away } else { second };
-            record.add(&sample(second, &[("/system.slice", used, 0)], 500));
+            // Of CPU, the time so far.
+            let cpu = second * used - if used == 300 { 200 * (36_000 + away) } else { 0 };
+            record.add(&sample(second, &[("/system.slice", used, cpu)], 500));
         }
-        let memory = record.advice().unwrap().groups[1].memory.clone().unwrap();
-        let told = [memory.p50, memory.p95, memory.p99].map(|one| one.to_string());
-        assert_eq!(told, ["100Mi", "100Mi", "300Mi"], "{away}");
+        let system = record.advice().unwrap().groups.last().unwrap().clone();
+        let told = [system.memory, system.cpu].map(|of| {
+            let Percentiles { p50, p95, p99, .. } = of.unwrap();
+            [p50, p95, p99].map(|one| one.to_string())
+        });
+        let want = [["100Mi", "100Mi", "300Mi"], ["100m", "100m", "300m"]];
+        assert_eq!(told, want.map(|of| of.map(String::from)), "{away}");
+    }
+}
+
+#[test]
+fn groups_tell_kubelet_and_runtime_apart_where_both_are_known() {
+    use Daemons::{Kube, Kubelet, Runtime, System};
+    let [kubelet, containerd] =
+        ["/system.slice/kubelet.service", "/system.slice/containerd.service"];
+    let shim = "/system.slice/containerd.service/shim";
+    #[rustfmt::skip]
+    let table = [
+        // cgroups with their MiB and milliseconds of CPU a second; who used how much memory and CPU
+        (vec![(kubelet, 100, 50), (containerd, 60, 20), (shim, 9, 3)], vec![(Kube, "160Mi", "70m"), (Kubelet, "100Mi", "50m"), (Runtime, "60Mi", "20m"), (System, "0", "0")]),
+        (vec![(kubelet, 100, 50)],                                     vec![(Kube, "100Mi", "50m"), (System, "0", "0")]),
+    ];
+    for (cgroups, want) in table {
+        let mut record = Record::new(Settings::default(), Some(4));
+        for second in 1..=9 {
+            let all: Vec<_> =
+                cgroups.iter().map(|(path, memory, cpu)| (*path, *memory, cpu * second)).collect();
+            let sum =
+                |of: fn(&(&str, u64, u64)) -> u64| all[..all.len().min(2)].iter().map(of).sum();
+            let slice = ("/system.slice", sum(|one| one.1), sum(|one| one.2));
+            record.add(&sample(second, &[&[slice][..], &all].concat(), 500));
+        }
+        let groups = record.advice().unwrap().groups;
+        let told = groups.iter().map(|one| {
+            let max =
+                |of: &Option<Percentiles>| of.as_ref().map_or("0".into(), |of| of.max.to_string());
+            (one.daemons, max(&one.memory), max(&one.cpu))
+        });
+        let want: Vec<_> =
+            want.iter().map(|(who, m, c)| (*who, (*m).to_owned(), (*c).to_owned())).collect();
+        assert_eq!(told.collect::<Vec<_>>(), want);
     }
 }

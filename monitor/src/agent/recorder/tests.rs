@@ -1,5 +1,5 @@
 use super::*;
-use crate::agent::recorder::writer::{Writer, within};
+use crate::agent::recorder::writer::{Attempt, Writer};
 use crate::record::journal::Journal;
 use crate::record::reader::{Entry as Reading, Recording};
 use isobar_core::model::cgroup::CgroupId;
@@ -133,12 +133,20 @@ fn failed() -> JournalError {
 }
 
 #[test]
-fn within_waits_no_longer_for_a_disk_that_hangs() {
+fn attempt_is_waited_for_while_a_disk_hangs() {
     let (go_on, hangs) = channel::<()>();
-    let why = within(Duration::from_millis(20), move || hangs.recv()).unwrap_err();
-    assert_eq!(why.to_string(), "the disk does not answer");
+    let work = move || {
+        let _ = hangs.recv();
+        Err(failed())
+    };
+    let mut attempt = Attempt::of(work);
+    for _ in 0..2 {
+        assert!(attempt.answer(Duration::from_millis(20)).is_none());
+        assert!(attempt.is_under_way(), "and none is begun beside it");
+    }
     drop(go_on);
-    assert_eq!(within(Duration::from_secs(60), || 7).unwrap(), 7);
+    assert!(attempt.answer(Duration::from_secs(60)).is_some());
+    assert!(!attempt.is_under_way());
 }
 
 #[test]

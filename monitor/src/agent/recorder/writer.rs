@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -29,6 +29,8 @@ const LOCK: &str = "lock";
 const AGAIN: Nanos = Nanos(60 * Nanos::SECOND.0);
 /// How long the first tick waits for a disk to answer.
 const ANSWERS: Duration = Duration::from_secs(5);
+/// The same of a later attempt: ticks wait meanwhile, as many as there is room for.
+const SOON: Duration = Duration::from_secs(1);
 
 /// Where the operator wants files: a directory takes a recording, incidents and a lock; any other path
 /// is the recording itself, with a directory of incidents beside it that has the lock.
@@ -40,17 +42,24 @@ struct Place {
 }
 
 /// Where files are written.
-struct Target {
+pub(super) struct Target {
     path: PathBuf,
     shelf: PathBuf,
     /// Held as long as the agent lives.
     _lock: Option<File>,
 }
 
+impl Place {
+    fn hangs(&self) -> JournalError {
+        let source = io::Error::new(io::ErrorKind::TimedOut, "the disk does not answer");
+        JournalError::Io { path: self.path.clone(), source }
+    }
+}
+
 impl Target {
     fn open(Place { path, is_dir, .. }: &Place) -> Result<Self, JournalError> {
         let io = |source| JournalError::Io { path: path.clone(), source };
-        if *is_dir {
+        if *is_dir || path.is_dir() {
             let lock = state::lock(&path.join(LOCK)).map_err(|why| io(taken(why)))?;
             let (file, shelf) = (path.join(FILE), path.join(INCIDENTS));
             return Ok(Self { path: file, shelf, _lock: Some(lock) });
@@ -73,28 +82,43 @@ impl Target {
     }
 }
 
-/// Opens the files, and reads the incidents that are there.
-fn open_files(
-    place: &Place,
-    start: Start,
-) -> Result<((Target, Vec<Incident>), Journal), JournalError> {
-    let target = Target::open(place)?;
-    let journal = Journal::create(&target.path, start, place.bounds)?;
-    let kept = Shelf::in_dir(target.shelf.clone()).list().unwrap_or_default();
-    Ok(((target, kept), journal))
-}
+/// An attempt to use files, by a thread of its own: no system call on a disk that hangs ends. There is one at
+/// a time, so that none finds the lock of another.
+#[derive(Default)]
+pub(super) struct Attempt(Option<Receiver<Opened>>);
 
-/// What `work` comes to, if it does within the time: no system call on a disk that hangs ends. It goes on by
-/// itself then, and what it opens is closed.
-pub(super) fn within<T: Send + 'static>(
-    time: Duration,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> io::Result<T> {
-    let (done, answer) = channel();
-    // Who waits no longer needs no answer.
-    thread::Builder::new().name("disk".into()).spawn(move || drop(done.send(work())))?;
-    let hangs = |_| io::Error::new(io::ErrorKind::TimedOut, "the disk does not answer");
-    answer.recv_timeout(time).map_err(hangs)
+/// What comes of an attempt: where files are written, and the incidents that are kept there.
+type Opened = Result<(Target, Vec<Incident>), JournalError>;
+
+impl Attempt {
+    fn begin(place: &Place) -> Self {
+        let place = place.clone();
+        Self::of(move || {
+            let target = Target::open(&place)?;
+            let kept = Shelf::in_dir(target.shelf.clone()).list().unwrap_or_default();
+            Ok((target, kept))
+        })
+    }
+
+    pub(super) fn of(work: impl FnOnce() -> Opened + Send + 'static) -> Self {
+        let (done, answer) = channel();
+        // Without a thread the sender goes, and the receiver sees that.
+        let _ = thread::Builder::new().name("disk".into()).spawn(move || done.send(work()));
+        Self(Some(answer))
+    }
+
+    pub(super) fn is_under_way(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// What came of it, within the time; `None` while it goes on.
+    pub(super) fn answer(&mut self, time: Duration) -> Option<Opened> {
+        let answer = self.0.as_ref()?.recv_timeout(time);
+        if !matches!(answer, Err(RecvTimeoutError::Timeout)) {
+            self.0 = None;
+        }
+        answer.ok()
+    }
 }
 
 pub(super) struct Writer {
@@ -102,6 +126,8 @@ pub(super) struct Writer {
     place: Place,
     /// `None` while that cannot be used.
     target: Option<Target>,
+    /// To use it.
+    attempt: Attempt,
     /// Without a standing: what every new recording begins with.
     start: Start,
     journal: Option<Journal>,
@@ -128,29 +154,26 @@ impl Writer {
             Record::Off => return Ok(None),
             Record::WherePossible(path, bounds) => (Place { path, bounds, is_dir: true }, false),
             Record::To(path, bounds) => {
-                let is_dir = path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/");
+                let is_dir = path.as_os_str().as_encoded_bytes().ends_with(b"/");
                 (Place { path, bounds, is_dir }, true)
             }
         };
-        let opened = within(ANSWERS, {
-            let (place, start) = (place.clone(), start.clone());
-            move || open_files(&place, start)
+        let mut attempt = Attempt::begin(&place);
+        let opened = attempt.answer(ANSWERS).unwrap_or_else(|| Err(place.hangs()));
+        let opened = opened.and_then(|(target, kept)| {
+            let journal = Journal::create(&target.path, start.clone(), place.bounds)?;
+            Ok((target, kept, journal))
         });
-        let in_memory =
-            |why: &JournalError| (Journal::in_memory(None, start.clone()).ok(), Some(chain(why)));
-        let (files, (journal, trouble)) = match opened {
-            Ok(Ok((files, journal))) => (Some(files), (Some(journal), None)),
-            Ok(Err(why)) if is_asked_for => return Err(why),
-            Ok(Err(why)) => (None, in_memory(&why)),
-            Err(source) => {
-                let why = JournalError::Io { path: place.path.clone(), source };
-                (None, in_memory(&why))
+        let (target, kept, journal, trouble) = match opened {
+            Ok((target, kept, journal)) => (Some(target), kept, Some(journal), None),
+            Err(why) if is_asked_for && !attempt.is_under_way() => return Err(why),
+            Err(why) => {
+                let in_memory = Journal::in_memory(None, start.clone());
+                (None, Vec::new(), in_memory.ok(), Some(chain(&why)))
             }
         };
-        let (target, kept) = files.unzip();
-        let shelf = target
-            .as_ref()
-            .map_or_else(Shelf::in_memory, |to: &Target| Shelf::in_dir(to.shelf.clone()));
+        let shelf =
+            target.as_ref().map_or_else(Shelf::in_memory, |to| Shelf::in_dir(to.shelf.clone()));
         let again = start.at.boot.plus(AGAIN);
         let (has_asked, whole_since, freezer) = Default::default();
         let shelf = Arc::new(shelf);
@@ -158,6 +181,7 @@ impl Writer {
         let writer = Self {
             place,
             target,
+            attempt,
             start,
             journal,
             trouble,
@@ -168,7 +192,7 @@ impl Writer {
             freezer,
             reports,
         };
-        Ok(Some((writer, kept.unwrap_or_default())))
+        Ok(Some((writer, kept)))
     }
 
     pub(super) fn shelf(&self) -> &Arc<Shelf> {
@@ -234,13 +258,41 @@ impl Writer {
     /// Tries files again, if they failed and it is time; asks for the standing that this takes.
     fn retry(&mut self, standing: Option<&Standing>, at: Moment) {
         let has_files = self.journal.is_some() && self.trouble.is_none();
-        if has_files || at.boot < self.again {
+        if has_files || at.boot < self.again || self.target.is_none() && !self.has_answered(at) {
             return;
         }
         match standing {
             Some(standing) => self.reopen(standing, at),
             None => self.ask(),
         }
+    }
+
+    /// Whether the files can be used; if not, why is told, and they are tried again later.
+    fn has_answered(&mut self, at: Moment) -> bool {
+        let time = match self.attempt.is_under_way() {
+            true => Duration::ZERO,
+            false => {
+                self.attempt = Attempt::begin(&self.place);
+                SOON
+            }
+        };
+        let why = match self.attempt.answer(time) {
+            Some(Ok((target, _))) => {
+                self.target = Some(target);
+                return true;
+            }
+            Some(Err(why)) => why,
+            None => self.place.hangs(),
+        };
+        if !self.attempt.is_under_way() {
+            self.again = at.boot.plus(AGAIN);
+        }
+        let trouble = Some(chain(&why));
+        if std::mem::replace(&mut self.trouble, trouble.clone()) != trouble {
+            self.report();
+        }
+        // What is recorded meanwhile begins with a standing.
+        self.journal.is_none()
     }
 
     /// Asks for the engine's standing, once.
@@ -277,12 +329,8 @@ impl Writer {
 
     /// Where incidents are kept then.
     fn in_files(&mut self, standing: &Standing, at: Moment) -> Result<PathBuf, JournalError> {
-        let target = match self.target.take() {
-            Some(target) => target,
-            None => Target::open(&self.place)?,
-        };
         let (start, bounds) = (self.start_at(standing, at), self.place.bounds);
-        let Target { path, shelf, .. } = self.target.insert(target);
+        let Some(Target { path, shelf, .. }) = &self.target else { return Err(self.place.hangs()) };
         match &mut self.journal {
             Some(in_memory) => in_memory.move_to(path, standing, at, bounds)?,
             None => self.journal = Some(Journal::create(path, start, bounds)?),

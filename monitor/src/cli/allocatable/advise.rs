@@ -12,7 +12,7 @@ use isobar::record::replay::always;
 use isobar_core::model::quantity::ResourceList;
 use isobar_core::view::Document;
 use isobar_kubelet::advice::{
-    Advice, Daemons, Met, Percentiles, Preview, Reached, Share, Span, Tally,
+    Advice, Daemons, Group, Met, Percentiles, Preview, Reached, Share, Span, Tally,
 };
 
 use crate::cli::at::source;
@@ -81,7 +81,8 @@ fn write(out: &mut dyn Write, advice: &Advice) -> io::Result<()> {
     writeln!(out, "{from} to {to}: {covered} recorded in {ticks} ticks\n")?;
     used(advice).write(out, width())?;
     writeln!(out)?;
-    for group in &advice.groups {
+    let is_whole = |one: &&Group| matches!(one.daemons, Daemons::Kube | Daemons::System);
+    for group in advice.groups.iter().filter(is_whole) {
         let named: Vec<_> = group.cgroups.iter().take(NAMED).map(|one| harmless(&one.0)).collect();
         let more = group.cgroups.len().saturating_sub(NAMED);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
@@ -121,6 +122,8 @@ fn write(out: &mut dyn Write, advice: &Advice) -> io::Result<()> {
 fn name(daemons: Daemons) -> &'static str {
     match daemons {
         Daemons::Kube => "kubelet and runtime",
+        Daemons::Kubelet => "kubelet",
+        Daemons::Runtime => "runtime",
         Daemons::System => "system",
     }
 }

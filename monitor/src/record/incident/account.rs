@@ -109,6 +109,7 @@ impl Account {
         }
         self.conditions(&decision.assessment, decision.at, is_pause.then_some(before));
         self.before = Sample {
+            at: sample.at,
             in_force: sample.in_force.clone(),
             cgroups: sample.cgroups.clone(),
             pods: sample.pods.clone(),

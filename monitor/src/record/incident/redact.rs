@@ -23,11 +23,10 @@ use super::{Change, Incident, Kind, Trigger, name_of};
 use crate::record::reader::Recording;
 use crate::record::segments::path_of;
 use isobar_core::model::capability::Capability;
-use isobar_core::model::decision::Decision;
+use isobar_core::model::decision::{Decision, Hold};
 use isobar_core::model::sample::Sample;
 use isobar_core::model::workload;
 use isobar_core::policy::known::is_known;
-use isobar_core::recording::difference::verdict;
 use isobar_core::room;
 
 /// Words beside those that decisions depend on: fields of structs that are written as maps, kinds of
@@ -127,11 +126,15 @@ impl Names {
             Err(FreezeError::Redact) => return Ok(now),
             then => then?,
         };
-        let ids = |one: &Decision| one.relief.actions.iter().map(|act| act.id).collect::<Vec<_>>();
-        if ids(&then) == ids(&now) && verdict(&then) == verdict(&now) {
+        if gist(&then) == gist(&now) {
             return Ok(now);
         }
         let Decision { assessment, relief, .. } = &mut then;
+        // Its name is made of parts, which are no names by themselves.
+        for taint in &mut assessment.taints {
+            let same = now.assessment.taints.iter().find(|one| one.because == taint.because);
+            taint.key = same.map(|one| one.key.clone()).unwrap_or_default();
+        }
         for action in &mut relief.actions {
             (action.message, action.annotations) = Default::default();
         }
@@ -295,6 +298,25 @@ impl Names {
         }
         other
     }
+}
+
+/// What a decision came to, whatever names there are in it.
+fn gist(decision: &Decision) -> impl PartialEq + use<> {
+    let Decision { assessment, relief, .. } = decision;
+    let steps = relief.actions.iter().map(|one| {
+        let groups = one.target.groups.iter().map(|group| group.id).collect::<Vec<_>>();
+        (one.id, one.step, one.target.cgroup, groups, one.is_enforced)
+    });
+    let conditions = assessment.conditions.iter().map(|one| (one.name, one.status));
+    let met = assessment.met.iter().map(|met| (met.threshold.resource(), met.is_due));
+    (
+        steps.collect::<Vec<_>>(),
+        relief.held.as_ref().map(Hold::name),
+        conditions.collect::<Vec<_>>(),
+        met.collect::<Vec<_>>(),
+        assessment.node_pressure.clone(),
+        assessment.taints.len(),
+    )
 }
 
 /// From which value to which a limit was changed, and whether it was written again.

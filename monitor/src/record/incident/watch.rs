@@ -72,16 +72,21 @@ impl Watch {
         Self { node, boot_id, longest: LONGEST, ..Self::default() }
     }
 
-    /// Goes on with an incident that the agent before left open, `now`.
+    /// Goes on with an incident that the agent before left open, `now`, beside others that are kept.
     #[must_use]
-    pub fn after(facts: &NodeFacts, open: Option<Incident>, now: Moment) -> Self {
+    pub fn after(
+        facts: &NodeFacts,
+        open: Option<Incident>,
+        kept: impl Iterator<Item = String>,
+        now: Moment,
+    ) -> Self {
         let mut capabilities = open.as_ref().map_or(Vec::new(), |open| open.capabilities.clone());
         for Change { capability, .. } in open.iter().flat_map(|open| &open.changes) {
             capabilities.retain(|one| one.name != capability.name);
             capabilities.push(capability.clone());
         }
         Self {
-            named: open.iter().map(|open| open.name.clone()).collect(),
+            named: kept.collect(),
             open,
             stirred: now.boot,
             capabilities,

@@ -160,7 +160,7 @@ fn killed(score: &Score) -> String {
     let process = score.process();
     let below = used.zip(*request).filter(|(used, request)| used < request);
     let below = below.map_or(String::new(), |(used, request)| {
-        format!(", which had used {used} of the {request} that it requests")
+        format!(", which at the tick before used {used} of the {request} that it requests")
     });
     let at = hour(at.wall);
     let kill = format!("At {at} the kernel's OOM killer killed {process} of {victim}{below}");

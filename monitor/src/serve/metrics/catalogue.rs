@@ -242,7 +242,7 @@ catalogue! {
     TICKS = Metric::counter("isobar_ticks_total", &["cause"],
         "Ticks, by what caused them.");
     TICK_DURATION = Metric::histogram("isobar_tick_duration_seconds",
-        "From the start of a tick's sample until it was published.");
+        "From the start of a tick's sample to its end, but for publishing, of which the tick before counts.");
     TICK_LONGEST_GAP = Metric::gauge("isobar_tick_longest_gap_seconds", &[],
         "Longest time between the starts of two ticks, since the agent started.");
     UNWATCHED = Metric::counter("isobar_unwatched_seconds_total", &[],

@@ -15,10 +15,6 @@ use crate::room::{GROWN, MOST, Room};
 /// What a value takes in its parent, with its name.
 const PART: usize = GROWN * size_of::<(Cow<'_, str>, Tree<'_>)>();
 
-/// The longest text: a path of 8 KiB of which no byte is UTF-8 takes three times as much. Readers keep
-/// names of what is gone, by their number.
-const TEXT: usize = 24 << 10;
-
 /// An object that was parsed.
 pub(in crate::recording) struct Read<'a> {
     pub(super) shape: Shape<'a>,
@@ -161,9 +157,6 @@ impl<'de> Visitor<'de> for Along<'_, '_, 'de> {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Seen<'de>, E> {
-        if text.len() > TEXT {
-            return Err(E::custom("a text of more than 24 KiB"));
-        }
         self.lists.room.take(text.len())?;
         self.lists.texts.push(text.into());
         Ok(self.leaf(Tree::Text))

@@ -8,7 +8,7 @@ use crate::record::incident::Score;
 use isobar_core::model::cgroup::{Cgroup, CgroupId, Limit};
 use isobar_core::model::pod::Place;
 use isobar_core::model::request::request;
-use isobar_core::model::sample::{Moment, Sample};
+use isobar_core::model::sample::{Moment, PAUSE, Sample};
 use isobar_core::model::snapshot::{Snapshot, working_set};
 use isobar_core::model::stall::OomKill;
 use isobar_core::model::units::Bytes;
@@ -88,7 +88,9 @@ impl Account {
         };
         let at = Moment { boot: kill.at, wall: at.wall.since(at.boot.since(kill.at)) };
         let (pid, comm) = (kill.victim_pid, kill.victim_comm.clone());
-        let (used, request) = of_pod(kill.victim, &self.before).unzip();
+        let is_recent = kill.at <= self.before.at.boot.plus(PAUSE);
+        let before = Some(&self.before).filter(|_| is_recent);
+        let (used, request) = before.and_then(|one| of_pod(kill.victim, one)).unzip();
         self.told(Score { at, victim, pid, comm, limit, asked, used, request, foreseen, why });
     }
 

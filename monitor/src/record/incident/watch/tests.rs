@@ -1,3 +1,5 @@
+use std::iter::empty;
+
 use super::*;
 use isobar_core::model::capability::CapabilityState::{Attached, Off};
 
@@ -10,7 +12,7 @@ fn can_tells_what_changed_while_an_incident_is_open() {
     let both = [capability("a", Attached), capability("b", Off)];
     let less = [capability("a", Off), capability("b", Off)];
     let open = Incident { capabilities: both.to_vec(), ..Incident::default() };
-    let mut watch = Watch::after(&NodeFacts::default(), Some(open), Moment::default());
+    let mut watch = Watch::after(&NodeFacts::default(), Some(open), empty(), Moment::default());
     #[rustfmt::skip]
     let table = [
         // what it can now, how many changes are told
@@ -24,7 +26,7 @@ fn can_tells_what_changed_while_an_incident_is_open() {
         assert_eq!(watch.open.as_ref().unwrap().changes.len(), want, "{now:?}");
     }
     let open = watch.open.take();
-    let mut next = Watch::after(&NodeFacts::default(), open, Moment::default());
+    let mut next = Watch::after(&NodeFacts::default(), open, empty(), Moment::default());
     next.can(Moment::default(), &both);
     assert_eq!(next.open.unwrap().changes.len(), 2, "a restart is no change");
 }

@@ -151,7 +151,7 @@ fn killed_tells_of_a_victim_below_its_request() {
     #[rustfmt::skip]
     let table = [
         // used, requested, in MiB; what is told of that
-        (Some(120), Some(512), ", which had used 120Mi of the 512Mi that it requests"),
+        (Some(120), Some(512), ", which at the tick before used 120Mi of the 512Mi that it requests"),
         (Some(512), Some(512), ""),
         (Some(9),   Some(0),   ""),
         (Some(9),   None,      ""),
