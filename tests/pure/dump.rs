@@ -85,7 +85,8 @@ fn dump_trace_has_a_lane_for_each_cgroup() {
     }
     let instants: BTreeSet<_> = of("i").iter().filter_map(|event| event["name"].as_str()).collect();
     let of_conditions = |phase| {
-        let all = of(phase).into_iter().map(|event| event["id"].as_str().unwrap().to_owned());
+        let all =
+            of(phase).into_iter().map(|event| event["id2"]["local"].as_str().unwrap().to_owned());
         all.collect::<Vec<_>>()
     };
     let mut begun = of_conditions("b");
@@ -94,6 +95,8 @@ fn dump_trace_has_a_lane_for_each_cgroup() {
     begun.sort_unstable();
     ended.sort_unstable();
     assert_eq!(begun, ended, "each slice has an end");
+    // Of the process, not of the whole trace, so that they stand with it.
+    assert!(of("i").iter().all(|event| event["s"] == "p"), "{instants:?}");
     assert_eq!(
         instants,
         BTreeSet::from(["OOM kill", "killContainers", "mark", "no action", "stopContainers"])

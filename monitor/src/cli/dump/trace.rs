@@ -140,7 +140,13 @@ impl<'a, W: Write> Trace<'a, W> {
         let before = std::mem::replace(&mut self.held, now.clone());
         for (phase, kinds) in [("e", before.difference(&now)), ("b", now.difference(&before))] {
             for kind in kinds {
-                self.event(phase, at, NODE, kind, json!({"cat": "condition", "id": kind}))?;
+                self.event(
+                    phase,
+                    at,
+                    NODE,
+                    kind,
+                    json!({"cat": "condition", "id2": {"local": kind}}),
+                )?;
             }
         }
         Ok(())
@@ -182,8 +188,8 @@ impl<'a, W: Write> Trace<'a, W> {
         name: &str,
         value: &str,
     ) -> Result<()> {
-        let n = self.named.get(&id).map_or(1, |(n, _)| *n);
-        let more = json!({"cat": "no data", "id": format!("{n} {name} {value}"), "args": {"value": value}});
+        let within = json!({"local": format!("{name} {value}")});
+        let more = json!({"cat": "no data", "id2": within, "args": {"value": value}});
         self.event(phase, at, id, name, more)
     }
 
@@ -272,7 +278,7 @@ impl<'a, W: Write> Trace<'a, W> {
     }
 
     fn instant(&mut self, at: Nanos, what: &str, text: &str) -> Result<()> {
-        self.event("i", at, NODE, what, json!({"s": "g", "args": {"text": text}}))
+        self.event("i", at, NODE, what, json!({"s": "p", "args": {"text": text}}))
     }
 
     fn event(
