@@ -1,5 +1,5 @@
 //! What a recording of a node of 500 cgroups takes: bytes, time to write, time to replay, time to show
-//! moments of a full segment. `cargo xtask bench record` judges the figures.
+//! moments of a full segment, or of so many: `-- --segments 7` has 448 MiB. `cargo xtask bench record` judges the figures.
 //! Prints JSON, one line for each node. To write is measured in CPU time, the rest as it is waited
 //! for.
 //! Named a recording, it measures that one, written anew: `cargo bench --bench record -- FILE`.
@@ -10,6 +10,7 @@ mod busy;
 #[path = "../../tests/pure/dice.rs"]
 mod dice;
 
+use std::ffi::OsString;
 use std::fs;
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -41,16 +42,22 @@ evictionPressure: [{scope: kubepods, signal: cpu, threshold: 1%}]
 ";
 
 fn main() -> Result<()> {
-    let files: Vec<PathBuf> =
-        std::env::args_os().skip(1).filter(|arg| arg != "--bench").map(PathBuf::from).collect();
+    let mut args: Vec<OsString> =
+        std::env::args_os().skip(1).filter(|arg| arg != "--bench").collect();
+    let mut n_segments = 1;
+    if let Some(at) = args.iter().position(|arg| arg == "--segments") {
+        let n = args.drain(at..).nth(1).context("--segments needs a number")?;
+        n_segments = n.to_string_lossy().parse()?;
+    }
+    let files: Vec<PathBuf> = args.into_iter().map(PathBuf::from).collect();
     for file in &files {
         let name = file.display().to_string();
-        measure(&name, samples(file)?)?;
+        measure(&name, n_segments, samples(file)?)?;
     }
     if files.is_empty() {
         for (name, load) in [("a fifth busy", Load::Fifth), ("pressed", Load::Pressed)] {
             let mut node = Node::new(load);
-            measure(name, std::iter::repeat_with(move || node.tick()))?;
+            measure(name, n_segments, std::iter::repeat_with(move || node.tick()))?;
         }
     }
     Ok(())
@@ -65,7 +72,7 @@ fn samples(file: &Path) -> Result<impl Iterator<Item = Sample>> {
     }))
 }
 
-fn measure(name: &str, samples: impl Iterator<Item = Sample>) -> Result<()> {
+fn measure(name: &str, n_segments: u64, samples: impl Iterator<Item = Sample>) -> Result<()> {
     let dir = TempDir::new()?;
     let path = dir.path().join("recording");
     let mut samples = samples.fuse();
@@ -98,13 +105,13 @@ fn measure(name: &str, samples: impl Iterator<Item = Sample>) -> Result<()> {
         }
         Ok(clock::now().boot.since(before))
     })?;
-    // A whole segment after it, and moments all over that.
+    // Whole segments after it, and moments all over them.
     let standing = engine.standing().clone();
     let at = standing.before.as_ref().map_or(Moment::default(), |before| before.at);
     let start = Start { settings, standing, at, ..Start::default() };
     let mut journal = Journal::create(&path, start, Bounds::default())?;
     let mut walls = vec![at.wall];
-    let next = dir.path().join("recording.2");
+    let next = dir.path().join(format!("recording.{}", n_segments + 1));
     while !next.exists()
         && let Some(sample) = samples.next()
     {

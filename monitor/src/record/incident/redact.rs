@@ -1,9 +1,9 @@
 //! Replaces every name in an incident that is given away: of nodes, namespaces, pods, containers,
 //! services and cgroups, labels and annotations, patterns and prefixes in settings, whatever a user or
 //! a cluster chose. The same name becomes the same other one wherever it stands, so that the copy
-//! replays, and its decisions are made anew, but for those of a version that decided otherwise. Uids and ids become others of the same form: a namespace may
-//! look like one. What stays is what is listed here: words that are the same everywhere, amounts, and all
-//! that is no text.
+//! replays. Its decisions are made anew, but for those that come to something else than what was
+//! decided. Uids and ids become others of the same form: a namespace may look like one. What stays is
+//! what is listed here: words that are the same everywhere, amounts, and all that is no text.
 
 mod veil;
 
