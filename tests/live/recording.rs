@@ -48,7 +48,7 @@ fn recording_on_a_full_disk_goes_on_in_memory_and_then_in_files() {
     let filled = fs::write(&other, vec![1; 8 << 20]);
     assert!(filled.is_err(), "the disk should be full");
     let full =
-        agent.wait_for("the trouble", |now| recording(now).contains("in memory, the last ten"));
+        agent.wait_for("the trouble", |now| recording(now).contains("in memory, ten minutes"));
     assert!(recording(&full).contains("No space left"), "{}", recording(&full));
     let address = agent.address().to_string();
     #[rustfmt::skip]
@@ -111,5 +111,5 @@ fn recording_is_refused_by_a_disk_that_only_reads() {
     );
     let now = agent.snapshot();
     let told = recording(&now);
-    assert!(told.contains("in memory, the last ten") && told.contains("Read-only"), "{told}");
+    assert!(told.contains("in memory, ten minutes") && told.contains("Read-only"), "{told}");
 }
