@@ -66,7 +66,8 @@ fn counter_ends_where_it_is_measured_no_more() {
     let span = |value: &str, at| (value.to_owned(), at);
     assert_eq!(spans[0], [span("b", 1), span("a", 2)]);
     assert_eq!(spans[1], [span("b", 4), span("a", 4)], "the last ends with the trace");
-    let ids: BTreeSet<_> = of("b").iter().map(|event| event["id"].as_str().unwrap()).collect();
+    let ids: BTreeSet<_> =
+        of("b").iter().map(|event| event["id2"]["local"].as_str().unwrap()).collect();
     assert_eq!(ids.len(), 2, "each is a lane of its own");
 }
 
