@@ -1,4 +1,4 @@
-//! The OOM kills of a tick with the names of their cgroups, of which some are gone by then.
+//! The OOM kills of a tick, each with the name of its cgroup, which the kernel may have removed by then.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

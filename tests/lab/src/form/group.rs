@@ -34,7 +34,7 @@ pub(crate) struct Load {
 pub(crate) struct Cgroup {
     /// Below the mount, with a leading `/`.
     pub(crate) path: Spanned<String>,
-    /// The user whom it is handed over to; else it is root's.
+    /// The id of the user who owns it; without one, root does.
     pub(crate) owner: Option<u32>,
     /// What is written to its files.
     #[serde(default)]
