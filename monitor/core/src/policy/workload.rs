@@ -119,6 +119,31 @@ mod tests {
     use crate::model::units::Micros;
     use crate::policy::rank::tests::tree;
 
+    /// A user nests cgroups deeper than other walks go.
+    #[test]
+    fn names_of_tenants_make_no_workload() {
+        let mut paths = vec!["/u.slice".to_owned(), "/u.slice/u@1.service".to_owned()];
+        (0..80).for_each(|n| paths.push(format!("{}/{n}", paths[paths.len() - 1])));
+        paths.push(format!("{}/batch", paths[paths.len() - 1]));
+        let paths: Vec<_> = paths.iter().map(String::as_str).collect();
+        let rule = WorkloadRule {
+            path: "/**/batch".parse().unwrap(),
+            qos_class: QosClass::Guaranteed,
+            priority: 0,
+            requests: [].into(),
+        };
+        for (is_handed_over, n, want) in [(true, 2, false), (false, usize::MAX, true)] {
+            let mut snapshot = tree(&paths);
+            for scope in snapshot.scopes.values_mut() {
+                let is_delegated = is_handed_over && scope.path.0.contains('@');
+                scope.files = Some(Cgroup { is_delegated, ..Cgroup::default() }.into());
+            }
+            let deepest = CgroupId(paths.len() as u64);
+            assert_eq!(n_names_of_root(deepest, &snapshot), n);
+            assert_eq!(Workloads::of(&[rule.clone()], &snapshot).has(deepest), want);
+        }
+    }
+
     #[test]
     fn workloads_outermost_that_fits() {
         let all = [
