@@ -140,7 +140,7 @@ mod tests {
             }
             let deepest = CgroupId(paths.len() as u64);
             assert_eq!(n_names_of_root(deepest, &snapshot), n);
-            assert_eq!(Workloads::of(&[rule.clone()], &snapshot).has(deepest), want);
+            assert_eq!(Workloads::of(std::slice::from_ref(&rule), &snapshot).has(deepest), want);
         }
     }
 
