@@ -72,6 +72,8 @@ struct Walk<'a> {
     /// and removes cgroups quickly must not keep the agent listing.
     listed_again: BTreeSet<CgroupId>,
     awake: Subtrees,
+    /// In the last tick there were too few descriptors to keep.
+    is_short: bool,
     gaps: &'a mut Gaps,
 }
 
@@ -128,6 +130,7 @@ impl Tree {
             found: BTreeMap::new(),
             listed_again: BTreeSet::new(),
             awake: self.subtrees(awake),
+            is_short: self.reader.budget.was_short(),
             gaps,
         };
         while let Some(id) = walk.to_visit.pop() {
@@ -190,7 +193,7 @@ impl Tree {
             && !due(walk.tick.number, id, Self::LOOK_EVERY)
             && let Some(leaf) = self.groups.get_mut(&id).filter(|group| group.children.is_empty())
         {
-            return Ok(leaf.sleep_on());
+            return Ok(leaf.sleep_on(walk.is_short, &mut self.reader.budget));
         }
         let dir = self.dir(id)?;
         let dir = dir.as_fd();
@@ -217,7 +220,7 @@ impl Tree {
         let group = groups.get_mut(&id).expect("listing a cgroup removes only those below it");
         (group.uid, group.is_delegated) = (stat.st_uid, is_delegated);
         if sleeps_on {
-            return Ok(group.sleep_on());
+            return Ok(group.sleep_on(walk.is_short, &mut reader.budget));
         }
         let (tick, gaps) = (walk.tick, &mut *walk.gaps);
         group.read(&mut Reading { dir, root, tick, reader, gaps, takes_preference, quiet_above })

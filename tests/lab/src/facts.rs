@@ -152,7 +152,7 @@ pub(crate) struct Agent {
     pub(crate) ready_after_ms: u64,
     /// CPU time that it took until then.
     pub(crate) ready_cpu_ms: u64,
-    /// From SIGTERM to its end.
+    /// From SIGTERM to its end, the longest.
     pub(crate) left_after_ms: u64,
     /// It lives at the end, or was not to.
     pub(crate) alive: bool,

@@ -76,9 +76,13 @@ impl Verdicts {
         let expect = &scenario.form.expect;
         let seen = if agent.ended.is_empty() { "it did".into() } else { agent.ended.join(", ") };
         self.say("the agent lives to the end and then leaves", seen, agent.ended.is_empty());
-        if let Some(limit) = expect.ready {
-            let seconds = agent.ready_after_ms as f64 / 1000.0;
-            let what = format!("the agent is ready within {} s", limit.0);
+        let took = [
+            ("is ready within", expect.ready, agent.ready_after_ms),
+            ("leaves within", expect.leaves, agent.left_after_ms),
+        ];
+        for (what, limit, ms) in took {
+            let Some(limit) = limit else { continue };
+            let (what, seconds) = (format!("the agent {what} {} s", limit.0), ms as f64 / 1000.0);
             self.say(&what, format!("{seconds:.1} s"), seconds <= limit.0);
         }
         if let (Some(limit), Some(cpu)) = (expect.agent_cpu, figures.agent_cpu) {

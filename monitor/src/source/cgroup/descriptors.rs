@@ -18,6 +18,8 @@ use super::files::File;
 pub(crate) struct Budget {
     left: usize,
     kept: usize,
+    /// A descriptor was closed because there was no room to keep it.
+    is_short: bool,
 }
 
 impl Budget {
@@ -39,7 +41,7 @@ impl Budget {
     }
 
     pub(super) fn of(n: usize) -> Self {
-        Self { left: n, kept: 0 }
+        Self { left: n, kept: 0, is_short: false }
     }
 
     pub(crate) fn kept(&self) -> usize {
@@ -48,11 +50,17 @@ impl Budget {
 
     /// Moves `fd` into `slot` if the budget allows; otherwise closes it.
     pub(crate) fn keep<T>(&mut self, fd: T, slot: &mut Option<T>) {
+        self.is_short |= self.left == 0;
         if self.left > 0 {
             self.left -= 1;
             self.kept += 1;
             *slot = Some(fd);
         }
+    }
+
+    /// Whether there was too little room since it was last asked.
+    pub(crate) fn was_short(&mut self) -> bool {
+        std::mem::take(&mut self.is_short)
     }
 
     /// Closes the descriptor in `slot`, if there is one.

@@ -129,8 +129,12 @@ impl Group {
     }
 
     pub(crate) fn close_all(&mut self, budget: &mut Budget) {
-        self.descriptors.iter_mut().for_each(|slot| budget.close(slot));
+        self.close_files(budget);
         budget.close(&mut self.dir);
+    }
+
+    fn close_files(&mut self, budget: &mut Budget) {
+        self.descriptors.iter_mut().for_each(|slot| budget.close(slot));
     }
 
     /// Whether the last reading is still true of a cgroup that has slept since: it was idle then, and
@@ -144,9 +148,12 @@ impl Group {
         self.idle_since.is_some() && is_whole && !is_reclaimed && !is_due
     }
 
-    /// The last reading again.
-    pub(crate) fn sleep_on(&mut self) -> Arc<Cgroup> {
+    /// The last reading again. Where descriptors are short, those that run need its files' more.
+    pub(crate) fn sleep_on(&mut self, is_short: bool, budget: &mut Budget) -> Arc<Cgroup> {
         self.is_reclaimed = false;
+        if is_short {
+            self.close_files(budget);
+        }
         if self.last.is_delegated != self.is_delegated {
             Arc::make_mut(&mut self.last).is_delegated = self.is_delegated;
         }

@@ -60,3 +60,43 @@ fn read_tells_what_cannot_be_read_from_what_is_gone() {
     let left = tree.read(&tick(4), &Awake::Unknown, &mut Gaps::default());
     assert_eq!(left.len(), 1, "the root is left");
 }
+
+/// A file is replaced after the agent has read it: only a descriptor that was kept shows what it was.
+#[test]
+fn sleepers_give_their_descriptors_to_those_that_run() {
+    let top = tempfile::tempdir().unwrap();
+    let write = |name: &str, usage: u64| {
+        let dir = top.path().join(name);
+        fs::create_dir_all(&dir).unwrap();
+        let still = "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n";
+        fs::write(dir.join("cpu.pressure"), still).unwrap();
+        let text = format!("usage_usec {usage}\nuser_usec 0\nsystem_usec 0\n");
+        fs::write(dir.join("new"), text).unwrap();
+        fs::rename(dir.join("new"), dir.join("cpu.stat")).unwrap();
+    };
+    let sleepers = ["a", "b", "c"];
+    sleepers.iter().for_each(|name| write(name, 1));
+    // The root and three directories, and the two files of each of the three.
+    let mut tree = Tree::new(Root::open(top.path()).unwrap(), Budget::of(4 + 6));
+    let mut number = 0;
+    let mut usage = |who: &Awake, name: &str| {
+        number += 1;
+        let now = Nanos(number * Nanos::SECOND.0);
+        let tick = Tick { number, now, pressure: Pressures::default(), is_reclaimed: false };
+        let found = tree.read(&tick, who, &mut Gaps::default());
+        let one = found.iter().find(|(_, group)| group.path.0.ends_with(name));
+        one.map(|(id, group)| (*id, group.cpu.usage.expect("known").0)).expect("it is there")
+    };
+    for _ in 0..3 {
+        usage(&Awake::Unknown, "a");
+    }
+    write("runs", 1);
+    let (id, first) = usage(&Awake::Unknown, "runs");
+    assert_eq!(first, 1);
+    let who = Awake::These { cgroups: [id].into(), by_queue: false };
+    write("runs", 2);
+    assert_eq!(usage(&who, "runs"), (id, 2), "no descriptor was left for it to keep");
+    usage(&who, "runs");
+    write("runs", 3);
+    assert_eq!(usage(&who, "runs"), (id, 2), "the sleepers have given theirs back");
+}

@@ -45,6 +45,8 @@ pub(crate) struct Expect {
     pub(crate) limits_restored: bool,
     /// How long the agent may take until it is ready.
     pub(crate) ready: Option<Seconds>,
+    /// How long it may take to leave, after a SIGTERM.
+    pub(crate) leaves: Option<Seconds>,
     /// How much of one CPU the agent may take.
     pub(crate) agent_cpu: Option<f64>,
     /// What must have been written to the API server, in this order: parts of lines, as the report
@@ -68,7 +70,7 @@ impl Expect {
         let kills = self.no_kill || !self.act.is_empty() || !self.may.is_empty();
         let counts = self.victims.is_some() || self.oom_kills.is_some() || self.recover.is_some();
         let said = self.no_condition || !self.conditions.is_empty() || !self.says.is_empty();
-        let agent = self.agent_cpu.is_some() || self.ready.is_some();
+        let agent = self.agent_cpu.is_some() || self.ready.is_some() || self.leaves.is_some();
         let measured = agent || !self.figures.is_empty();
         kills || counts || said || measured || self.limits_restored || self.alerts.is_some()
     }

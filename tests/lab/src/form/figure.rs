@@ -106,6 +106,7 @@ pub(crate) enum Figure {
     /// What the kernel side could not count.
     LostCgroups,
     LostStalls,
+    LostEvents,
     /// Memory of the kernel side's maps at the end, bytes.
     MapMemory,
     /// Counters that ran backwards.
@@ -156,6 +157,7 @@ impl Figure {
             | Self::Limits(_)
             | Self::LostCgroups
             | Self::LostStalls
+            | Self::LostEvents
             | Self::MapMemory
             | Self::BackwardsCounters
             | Self::NodeMemoryLess(_)

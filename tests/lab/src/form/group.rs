@@ -114,6 +114,8 @@ pub(crate) enum What {
     Cont,
     /// SIGKILL.
     Kill,
+    /// SIGTERM, until it has left.
+    Leave,
     /// Started again, as it was the first time.
     Restart,
 }

@@ -187,19 +187,11 @@ impl Running {
         Ok(())
     }
 
-    /// Has it leave as a service manager would.
-    pub(super) fn end(mut self, watch: &mut Watch, known: &mut facts::Agent) -> Result<()> {
-        self.look(watch, known);
-        self.account(known);
-        known.scrapes = self.scraper.take().map(Scraper::end).transpose()?;
-        if let Some(listener) = &self.listener {
-            listener.expect_no_other();
-        }
-        if known.alive {
-            kill(self.pid, Signal::TERM)?;
-        }
+    /// Has it leave as a service manager would, and waits until it has.
+    pub(super) fn leave(&self, watch: &mut Watch, known: &mut facts::Agent) -> Result<()> {
+        kill(self.pid, Signal::TERM)?;
         let since = Since::now();
-        while known.alive && watch::process(self.pid).is_some() {
+        while watch::process(self.pid).is_some() {
             watch.reap();
             if !since.within(LEAVES_WITHIN) {
                 known.ended.push(format!("did not leave within {LEAVES_WITHIN:?} of SIGTERM"));
@@ -208,8 +200,22 @@ impl Running {
             }
             thread::sleep(TICK);
         }
-        known.left_after_ms = since.elapsed().as_millis() as u64;
+        known.left_after_ms = known.left_after_ms.max(since.elapsed().as_millis() as u64);
         watch.forget(self.pid);
+        Ok(())
+    }
+
+    /// Its end, and what it leaves behind.
+    pub(super) fn end(mut self, watch: &mut Watch, known: &mut facts::Agent) -> Result<()> {
+        self.look(watch, known);
+        self.account(known);
+        known.scrapes = self.scraper.take().map(Scraper::end).transpose()?;
+        if let Some(listener) = &self.listener {
+            listener.expect_no_other();
+        }
+        if known.alive {
+            self.leave(watch, known)?;
+        }
         known.served = self.listener.take().map(Listener::end);
         known.requests = self.cluster.take().map(Cluster::end).unwrap_or_default();
         let log = fs::read_to_string(agents::LOG).unwrap_or_default();

@@ -117,6 +117,7 @@ impl Seen<'_> {
                 Ok(self.last()?.cost.kernel.map_bytes.map(|Bytes(bytes)| bytes as f64))
             }
             Figure::LostStalls => known(self.counted(|view| view.snapshot.lost.stalls)?),
+            Figure::LostEvents => known(self.counted(|view| view.snapshot.lost.events)?),
             Figure::BackwardsCounters => {
                 known(self.counted(|view| view.snapshot.doubts.backwards)?)
             }

@@ -86,7 +86,7 @@ fn an_agent_must_live_restore_limits_and_leave_sandboxes_alone() {
     };
     let death =
         Death { at_ns: 1, pid: 1, name: "web".into(), signal: Some(9), code: None, sandbox: true };
-    let agent = Agent { ended: vec!["signal 11".into()], cpu_ms: 900, ..Agent::default() };
+    let agent = Agent { ended: vec!["signal 11".into()], left_after_ms: 5_100, ..Agent::default() };
     let facts = Facts {
         limits_left: vec![limit],
         deaths: vec![death],
@@ -94,10 +94,11 @@ fn an_agent_must_live_restore_limits_and_leave_sandboxes_alone() {
         ..Facts::default()
     };
     let figures = Figures { agent_cpu: Some(0.09), ..Figures::default() };
-    let got = failed("limits_restored = true\nagent_cpu = 0.05", &facts, &figures);
+    let got = failed("limits_restored = true\nagent_cpu = 0.05\nleaves = '5s'", &facts, &figures);
     let want = [
         "no sandbox dies",
         "the agent lives to the end and then leaves",
+        "the agent leaves within 5 s",
         "the agent takes at most 5 % of a CPU",
         "the pods' limits are what they were",
     ];

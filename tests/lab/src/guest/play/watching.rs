@@ -92,6 +92,7 @@ impl Trial<'_> {
                 What::Stop => running.signal(Signal::STOP)?,
                 What::Cont => running.signal(Signal::CONT)?,
                 What::Kill => running.kill(&mut self.watch)?,
+                What::Leave => running.leave(&mut self.watch, known)?,
                 What::Restart => running.restart(self.form, &mut self.watch, known)?,
             }
         }
