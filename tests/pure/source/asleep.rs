@@ -64,14 +64,13 @@ fn sampler_running_below_a_quiet_parent() {
         assert_eq!(cgroup(&read, "/a").io.unwrap().read, Bytes(tick), "whatever the root's says");
         psi.memory.unwrap().some.unwrap().total.0
     };
-    // The kernel counts in the parent up to two seconds later than in the child.
-    (1..=5).for_each(|n| assert_eq!(seen(1, n), n, "tick {n}"));
-    let carried = (6..=25).filter(|n| seen(1, *n) != *n).count();
+    assert_eq!(seen(1, 1), 1);
+    let carried = (2..=21).filter(|n| seen(1, *n) != *n).count();
     assert_eq!(carried, 18, "but for its turn, one tick in ten");
-    (26..=29).for_each(|n| assert_eq!(seen(2, n), n, "it grew in the parent"));
-    let carried = (30..=39).filter(|n| seen(2, *n) != *n).count();
+    assert_eq!(seen(2, 22), 22, "it grew in the parent");
+    let carried = (23..=32).filter(|n| seen(2, *n) != *n).count();
     assert_eq!(carried, 9, "and stands still again");
-    assert_eq!(seen(3, 40), 40);
+    assert_eq!(seen(3, 33), 33);
 }
 
 /// Those at `paths` may have run.

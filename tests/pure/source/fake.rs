@@ -196,6 +196,7 @@ fn sampler_pressure_once_a_second() {
     ];
     for (tick, (ms, in_file, want)) in (1..).zip(table) {
         fake.write_pressure("/a", in_file);
+        fake.write_pressure("", in_file);
         let read = sampler.sample_at(moment(ms), tick, Cause::Timer, &Awake::Unknown);
         assert_eq!(total_of(&read, "/a"), Some(Micros(want)), "at {ms} ms");
         let read_before = (want != in_file).then_some(moment(1_000).boot);

@@ -6,9 +6,8 @@
 //! says nothing of those below: the kernel fills it from the disks' statistics, and counts none where
 //! `queue/iostats` is 0, while each cgroup counts its own (`blkcg_fill_root_iostats`, block/blk-cgroup.c).
 //!
-//! The kernel counts a total up two seconds late, in each cgroup at another time
-//! (`update_averages`, kernel/sched/psi.c): a child is read until its parent's has stood still for
-//! longer, and growth is seen as late.
+//! The kernel counts a total up to the instant at which the file is read (`psi_show`, kernel/sched/psi.c).
+//! What grows in a child after its parent was read shows in the parent at the next tick, and is read then.
 
 use super::files::{File, FileSet};
 use isobar_core::model::cgroup::Cgroup;
@@ -19,44 +18,32 @@ use isobar_core::model::units::{Nanos, Percent};
 pub(crate) struct Quiet {
     /// When the files were last read.
     read: Nanos,
-    /// When each file of [`File::INHERITED`] was first seen as it is.
-    since: [Option<Nanos>; File::INHERITED.len()],
+    /// Those of [`File::INHERITED`] that said then what they had said the time before.
+    still: FileSet,
 }
 
 impl Quiet {
-    const SETTLED: Nanos = Nanos(4 * Nanos::SECOND.0);
-
     /// Compares two readings, the second of them made at `at`.
     pub(crate) fn note(&mut self, before: &Cgroup, now: &Cgroup, at: Nanos) {
         self.read = at;
-        for (file, since) in File::INHERITED.into_iter().zip(&mut self.since) {
-            *since = match is_same(file, before, now) {
-                Some(true) => Some(since.unwrap_or(at)),
-                Some(false) => Some(at),
-                None => None,
-            };
-        }
+        let files = File::INHERITED.into_iter();
+        self.still = files.filter(|file| is_same(*file, before, now)).collect();
     }
 
     /// The files that were read `now` and stand still.
     pub(crate) fn files(&self, now: Nanos) -> FileSet {
-        let files = File::INHERITED.into_iter().zip(self.since);
-        let is_settled = |since: Nanos| self.read == now && now.since(since) >= Self::SETTLED;
-        files.filter(|(_, since)| since.is_some_and(is_settled)).map(|(file, _)| file).collect()
+        if self.read == now { self.still } else { FileSet::default() }
     }
 }
 
-/// Whether nothing was counted in between; `None` if it is not known.
-fn is_same(file: File, before: &Cgroup, now: &Cgroup) -> Option<bool> {
-    let Some((before, now)) = file.pressure(before).zip(file.pressure(now)) else {
-        return (file == File::IoStat)
-            .then(|| before.io.zip(now.io))
-            .flatten()
-            .map(|(a, b)| a == b);
-    };
+/// Whether it is known that nothing was counted in between.
+fn is_same(file: File, before: &Cgroup, now: &Cgroup) -> bool {
     let totals =
         |pressure: Pressure| [pressure.some, pressure.full].map(|line| line.map(|line| line.total));
-    Some(totals(before) == totals(now))
+    match (file.pressure(before), file.pressure(now)) {
+        (Some(before), Some(now)) => totals(before) == totals(now),
+        _ => file == File::IoStat && now.io.is_some() && before.io == now.io,
+    }
 }
 
 /// Whether the last reading still tells all, if nothing was counted since: averages fall.
