@@ -225,14 +225,15 @@ fn mark_not_opened(pid: u32, level: usize) {
 /// unions.
 #[inline(always)]
 pub(crate) fn end(pid: u32) {
+    // Before anything else: what this program takes is no stall.
+    // SAFETY: a helper without arguments.
+    let now = unsafe { bpf_ktime_get_ns() };
     let Some(stall) = STALLS.get_ptr(pid) else { return };
     // SAFETY: a map value, copied before it is removed.
     let stall = unsafe { *stall };
     if STALLS.remove(pid).is_err() {
         return;
     }
-    // SAFETY: a helper without arguments.
-    let now = unsafe { bpf_ktime_get_ns() };
     let slot = (stall.cause as usize) & (SLOTS - 1);
     let mut leaf = NODE;
     for scope in stall.scopes {

@@ -1,12 +1,14 @@
 //! Because of whom: who does the IO, and which processes are named.
 
-use isobar_core::model::cgroup::{Cgroup, CgroupId, MemoryFiles, MemoryStat};
+use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath, MemoryFiles, MemoryStat};
 use isobar_core::model::decision::{Decision, Loss, Order, Ranking, Taker};
 use isobar_core::model::psi::{Line, Pressure, Pressures};
 use isobar_core::model::sample::{Resident, Runner};
-use isobar_core::model::snapshot::{IoRate, Scope, Snapshot};
+use isobar_core::model::snapshot::{Blame, IoRate, Scope, Snapshot};
 use isobar_core::model::stall::Coverage;
 use isobar_core::model::units::{Bytes, MilliCpu, Nanos, Percent};
+
+use serde_json::Value;
 
 use crate::made_up;
 use crate::page::browser;
@@ -154,4 +156,43 @@ fn because_names_who_uses_what_is_short() {
     let listed = "return document.querySelector('#aggressors ol')?.children.length";
     browser.open(&format!("{}#now", io.url()));
     browser.wait_until(&format!("{listed} === 2"));
+}
+
+/// A pod's container waits long for another of the same pod, and another pod less long for a service.
+fn waits_for_its_own(tick: u64) -> Snapshot {
+    let mut snapshot = made_up::snapshot(tick);
+    let path_of = |id| snapshot.scopes[&CgroupId(id)].path.clone();
+    let beside = CgroupPath(format!("{}/beside", path_of(11).0).into());
+    let blame = |victim, aggressor, path: &CgroupPath, ms: u64| Blame {
+        victim: CgroupId(victim),
+        victim_path: Some(path_of(victim)),
+        aggressor: CgroupId(aggressor),
+        aggressor_path: Some(path.clone()),
+        time: Nanos(ms * 1_000_000),
+        ..Blame::default()
+    };
+    let pairs = vec![blame(12, 31, &beside, 1_400), blame(14, 22, &path_of(22), 300)];
+    snapshot.aggressions = pairs;
+    snapshot
+}
+
+#[test]
+fn sufferers_lose_nothing_to_their_own_containers() {
+    let Some(browser) = browser() else { return };
+    let server = Server::of(waits_for_its_own);
+    find(&browser, &server.url(), "now", "sufferers", "What it lost per second");
+    let rows = |panel: &str| {
+        let rows =
+            format!("return [...document.querySelectorAll('#{panel} li')].map(e => e.textContent)");
+        browser.run(&rows).as_array().unwrap().iter().map(Value::to_string).collect::<Vec<_>>()
+    };
+    let lost = rows("sufferers");
+    assert!(lost[0].contains("pod 0a7c44de"), "first who lost to another: {lost:?}");
+    let own = lost.iter().find(|row| row.contains(&made_up::POD_A[..8])).unwrap();
+    assert!(own.ends_with("IO0\""), "this one lost nothing: {own}");
+    let because = rows("aggressors");
+    assert!(
+        because[0].contains("backup-nightly"),
+        "nor is one blamed for its own pod: {because:?}"
+    );
 }

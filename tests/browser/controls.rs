@@ -210,5 +210,31 @@ fn colours_mean_one_thing() {
         for pair in values.windows(2) {
             assert_ne!(pair[0].0, pair[1].0, "{scheme}: {} and {}", pair[0].1, pair[1].1);
         }
+        #[rustfmt::skip]
+        let table = [
+            // what a word tells, its colour
+            ("data-mood=calm",      "calm"),
+            ("data-mood=waits",     "waits"),
+            ("data-mood=pressed",   "pressed"),
+            ("data-mood=unknown",   "quiet"),
+            ("data-status=True",    "pressed"),
+            ("data-status=False",   "quiet"),
+            ("data-status=Unknown", "quiet"),
+            ("data-state=attached", "calm"),
+            ("data-state=blind",    "waits"),
+            ("data-state=absent",   "quiet"),
+            ("data-state=off",      "quiet"),
+        ];
+        for (of, name) in table {
+            let colours = format!(
+                "const [word, plain] = [1, 2].map(() => \
+                     document.body.appendChild(document.createElement('i'))); \
+                 word.className = 'state'; word.setAttribute(...'{of}'.split('=')); \
+                 plain.style.color = 'var(--{name})'; \
+                 return [word, plain].map(e => getComputedStyle(e).color)"
+            );
+            let colours = browser.run(&colours);
+            assert_eq!(colours[0], colours[1], "{scheme}: {of} is as {name}");
+        }
     }
 }

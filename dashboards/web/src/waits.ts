@@ -31,10 +31,13 @@ export function weight(scope: Scope): number {
 const isUnit = ({ place, path }: Scope) =>
   place.kind === "pod" || (place.kind === "other" && !path.endsWith(".slice"));
 
+const unitsOf = (view: Snapshot) => Object.values(view.scopes).filter(isUnit);
+
+const isIn = (unit: Scope, path: string | null | undefined) => path === unit.path || path?.startsWith(`${unit.path}/`);
+
 /** The pods and services that wait: those first that lost most by waiting for others, then those that wait most. */
 export function sufferers(view: Snapshot, pairs: Blame[], n: number): { scope: Scope; loss: Nanos }[] {
-  const units = Object.values(view.scopes).filter(isUnit);
-  const isIn = (unit: Scope, path: string | null | undefined) => path === unit.path || path?.startsWith(`${unit.path}/`);
+  const units = unitsOf(view);
   const lost = (unit: Scope) =>
     pairs
       .filter(({ victimPath, aggressorPath }) => isIn(unit, victimPath) && !isIn(unit, aggressorPath))
@@ -92,12 +95,14 @@ export function lately(past: Past[], seconds: number): Pairs {
   return { pairs: summed(kept.map(({ aggressions }) => aggressions)), over };
 }
 
-/** The cgroups because of which others lost most, greatest first. */
-export function aggressors(pairs: Blame[], n: number) {
+/** The cgroups because of which other pods and services lost most, greatest first. */
+export function aggressors(view: Snapshot, pairs: Blame[], n: number) {
+  const units = unitsOf(view);
+  const isOwn = ({ victimPath, aggressorPath }: Blame) => units.some((unit) => isIn(unit, victimPath) && isIn(unit, aggressorPath));
   const harm = new Map<number, { id: number; path: string | null | undefined; time: Nanos; loss: Nanos }>();
   for (const blame of pairs) {
     const { aggressor: id, aggressorPath: path, time, loss = 0 } = blame;
-    if (!isCgroup(blame) || loss === 0) continue;
+    if (!isCgroup(blame) || loss === 0 || isOwn(blame)) continue;
     const known = harm.get(id);
     harm.set(id, known ? { ...known, ...plus(known, blame) } : { id, path, time, loss });
   }

@@ -78,7 +78,7 @@ function Reserved({ view: { resources } }: { view: Snapshot }) {
           { head: "Capacity", isNumber: true, cell: of(capacity) },
           { head: "Kube reserved", isNumber: true, cell: of(kubeReserved) },
           { head: "System reserved", isNumber: true, cell: of(systemReserved) },
-          { head: "Evicts at", isNumber: true, cell: of(evictionHard) },
+          { head: "Evicts at (hard)", isNumber: true, cell: of(evictionHard) },
         ]}
         rows={Object.keys(capacity)}
         rowKey={(name) => name}
@@ -203,7 +203,7 @@ export function Allocatable({ view, isRecorded }: { view: Snapshot; isRecorded: 
       )}
       <Manager isRecorded={isRecorded} />
       <p class="why outside">
-        Pods that would fit: <code>isobar allocatable</code>; processes and interrupts on reserved CPUs: <code>isobar cpus</code>.
+        Pods that would fit, and soft eviction thresholds: <code>isobar allocatable</code>; processes and interrupts on reserved CPUs: <code>isobar cpus</code>.
       </p>
     </>
   );

@@ -117,7 +117,7 @@ function Busiest({ view }: { view: Snapshot }) {
 
 export function Because({ view, past }: { view: Snapshot; past: Past[] }) {
   const { pairs, over } = lately(past, 10);
-  const harm = aggressors(pairs, 3).filter(({ loss }) => isNotable(loss, over));
+  const harm = aggressors(view, pairs, 3).filter(({ loss }) => isNotable(loss, over));
   const loss = lossOf(view);
   const nameless = ofNoCgroup(view, "memory").find(({ memory }) => memory && memory.growth > 0);
   const most = harm[0]?.loss ?? 1;
