@@ -57,3 +57,17 @@ fn kills_of_a_recording_are_told_once_and_newest_first() {
     publisher.add_kills([of_service.clone(), record(long + 1)].into_iter());
     assert_eq!(publisher.kills[0], of_service);
 }
+
+/// A sentence of a view that was made in each tick once took most of the agent's CPU.
+#[test]
+fn publish_makes_no_view_before_a_client_asks() {
+    let (to, latest) = channel();
+    let mut publisher = Publisher::new(NodeFacts::default(), Moment::default(), to);
+    for tick in 1..=3 {
+        let snapshot = Snapshot { tick, ..Snapshot::default() };
+        publisher.publish(Step { snapshot, ..Step::default() }, vec![], Cost::default());
+        let published = latest.borrow().clone().expect("one was published");
+        assert_eq!(format!("{:?}", published.view), "LazyLock(<uninit>)", "tick {tick}");
+        assert_eq!(published.view.snapshot.tick, tick);
+    }
+}
