@@ -270,10 +270,18 @@ fn replay_cut_off() {
 }
 
 #[test]
-fn replay_newer_version() {
+fn replay_other_version() {
     let dir = TempDir::new().unwrap();
     let path = recorded(&dir);
     let lines = text(&zstd::decode_all(fs::File::open(&path).unwrap()).unwrap());
+    assert_eq!(lines.matches("\"isobar\":\"0.1.0\"").count(), 1);
+    for older in ["0.0.9", "0.1", "0.0.10", "0.1.0-rc.1"] {
+        let older = format!("\"isobar\":\"{older}\"");
+        fs::write(&path, lines.replace("\"isobar\":\"0.1.0\"", &older)).unwrap();
+        let got = isobar(&path, &["--check"]);
+        assert_eq!(text(&got.stdout), "12 decisions compared, all the same\n");
+        assert_eq!(text(&got.stderr), "", "{older}");
+    }
     let newer = lines.replace("\"isobar\":\"0.1.0\"", "\"isobar\":\"0.10.0\"");
     let more = newer.replace("\"cause\":", "\"mood\":1,\"cause\":").replacen(
         "{\"kind\":\"tick\",",

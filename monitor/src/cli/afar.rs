@@ -143,6 +143,7 @@ impl Course {
             }
             Self::Afar(views) => Ok(views.view()?.map(|view| {
                 let View { decision, explanation, .. } = view;
+                let explanation = Explanation { lately: Vec::new(), ..explanation };
                 Decided { decision, explanation, outcomes: Vec::new() }
             })),
         }

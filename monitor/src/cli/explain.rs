@@ -90,10 +90,11 @@ fn course(mut ticks: Course, output: Format) -> Result<Code> {
 
 /// Each part under its heading; empty parts are left out.
 fn write(out: &mut dyn Write, explanation: &Explanation) -> io::Result<()> {
-    let Explanation { why, verdict, candidates, otherwise, .. } = explanation;
+    let Explanation { why, verdict, lately, candidates, otherwise, .. } = explanation;
     let parts = [
         ("Measurements", why),
         ("Verdict", verdict),
+        ("Ended lately", lately),
         ("Candidates", candidates),
         ("What would change it", otherwise),
     ];

@@ -197,9 +197,11 @@ impl Ticks {
         Ok(None)
     }
 
-    /// The last tick's decision in sentences.
+    /// The last tick's decision in sentences, without what was ended before: a range tells of that in its
+    /// place.
     pub(crate) fn explain(&self, step: &Step) -> Explanation {
-        explain_by(self.replay.engine().map(Engine::settings), &step.snapshot, &step.decision)
+        let settings = self.replay.engine().map(Engine::settings);
+        explain_by(settings, &[], &step.snapshot, &step.decision)
     }
 
     /// What the last tick was told of earlier actions.

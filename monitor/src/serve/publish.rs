@@ -274,7 +274,7 @@ impl Publisher {
     /// What makes the view of one tick.
     pub fn view(
         &mut self,
-        Step { mut snapshot, mut decision, .. }: Step,
+        Step { mut snapshot, mut decision, ended, .. }: Step,
         capabilities: Vec<Capability>,
         cost: Cost,
     ) -> impl FnOnce() -> View + Send + use<> {
@@ -290,7 +290,7 @@ impl Publisher {
             weigh(&mut snapshot);
             let verdict = judge(&snapshot, &decision.assessment);
             let told = headline(&snapshot, &verdict, &decision, kills.make_contiguous());
-            let explanation = explain_by(settings.as_deref(), &snapshot, &decision);
+            let explanation = explain_by(settings.as_deref(), &ended, &snapshot, &decision);
             View {
                 facts: NodeFacts::clone(&facts),
                 started,

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::cgroup::CgroupId;
-use crate::model::decision::{Assessment, Decision, Met, Order, Ranking, Target};
+use crate::model::decision::{Assessment, Decision, InForce, Met, Order, Ranking, Target};
 use crate::model::sample::Sample;
 use crate::model::settings::Settings;
 use crate::model::snapshot::{Averages, Snapshot};
@@ -100,6 +100,8 @@ pub struct Step {
     /// Targets that may be acted upon soon, first to go first: the actuator opens them beforehand,
     /// because on a node without memory nothing should have to be looked up.
     pub next_targets: Vec<Target>,
+    /// Steps that ended work within the eviction budget's window, the latest last.
+    pub ended: Vec<InForce>,
 }
 
 /// Whether a step that is enforced can be taken now and could not before, as an eviction once the API
@@ -251,10 +253,21 @@ impl Engine {
         let is_used = assessment.first.is_some() || !relief.actions.is_empty();
         let ranking = ranking.filter(|_| is_used);
         let (tick, at, generation) = (sample.tick, sample.at, settings.generation);
+        let ended = ended(&sample, settings.relief.budget_window);
         standing.before = Some(sample);
         let decision = Decision { tick, at, generation, assessment, ranking, relief };
-        Step { snapshot, decision, kubepods, next_targets }
+        Step { snapshot, decision, kubepods, next_targets, ended }
     }
+}
+
+/// Steps on this node that ended work within the `window`.
+fn ended(sample: &Sample, window: Nanos) -> Vec<InForce> {
+    let is_recent = |entry: &&InForce| {
+        let InForce { action, since, .. } = entry;
+        let is_end = action.is_enforced && action.step.is_final();
+        is_end && sample.at.boot.since(*since) < window
+    };
+    sample.in_force.iter().filter(is_recent).cloned().collect()
 }
 
 /// What is written down of a ranking.

@@ -11,6 +11,7 @@ mod many;
 mod marks;
 mod node;
 mod outside;
+mod own_limits;
 mod promised;
 mod refill;
 mod scope;

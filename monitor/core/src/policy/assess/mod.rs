@@ -85,7 +85,8 @@ pub fn assess(
     let unsampled = unsampled(snapshot.interval);
     standing.thresholds.pass_over(unsampled);
     standing.pressure.pass_over(unsampled);
-    let verdict = thresholds::judge(eviction, &all, &observations, now, &mut standing.thresholds);
+    let verdict =
+        thresholds::judge(eviction, &all, &observations, sample, &mut standing.thresholds);
     events.extend(verdict.events);
 
     let (overruns, told) = local_storage::judge(sample, &mut standing.overruns);

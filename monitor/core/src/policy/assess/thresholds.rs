@@ -1,6 +1,6 @@
 //! Which eviction thresholds are met, and since when: the kubelet's `synchronize`, steps 5 to 11
 //! and 13.
-//! In: thresholds, observations, the time and the state of the last tick. Out: a `Verdict`.
+//! In: thresholds, observations of a sample and the state of the last tick. Out: a `Verdict`.
 //! Source: kubelet `pkg/kubelet/eviction/eviction_manager.go` and `helpers.go`.
 //! Deviations: docs/kubelet.md, "Eviction signals".
 
@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::containerfs::rewritten;
 use crate::model::decision::{Event, Met, NodePressure, Observation, Trigger};
+use crate::model::sample::Sample;
 use crate::model::settings::Eviction;
 use crate::model::threshold::{Resource, Signal, Threshold};
 use crate::model::units::Nanos;
@@ -56,15 +57,16 @@ impl ThresholdStanding {
     }
 }
 
-/// Judges `thresholds`, whose containerfs entries were [`rewritten`].
+/// Judges `thresholds`, whose containerfs entries were [`rewritten`], by observations of `sample`.
 #[must_use]
 pub fn judge(
     settings: &Eviction,
     thresholds: &[Threshold],
     observations: &[Observation],
-    now: Nanos,
+    sample: &Sample,
     standing: &mut ThresholdStanding,
 ) -> Verdict {
+    let now = sample.at.boot;
     let seen = |signal| observations.iter().find(|seen| seen.signal == signal);
     let is_met =
         |threshold: &&Threshold| seen(threshold.signal).is_some_and(|s| below(threshold, s));
@@ -85,7 +87,7 @@ pub fn judge(
     };
     let first_observed: Vec<_> = met.iter().map(|t| (*t, since(t))).collect();
     let pressure = pressure(&met, settings.transition_period, now, &mut standing.last_observed);
-    let events = events::of(&standing.held, &pressure, &first_observed, observations);
+    let events = events::of(&standing.held, &pressure, &first_observed, observations, sample);
 
     let is_memory = |(t, _): &(Threshold, Nanos)| t.signal.resource() == Resource::Memory;
     let (memory, rest): (Vec<_>, Vec<_>) = first_observed.iter().copied().partition(is_memory);

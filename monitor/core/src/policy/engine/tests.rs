@@ -276,3 +276,34 @@ fn restart_goes_on_from_a_warm_start() {
         }
     }
 }
+
+#[test]
+fn step_tells_what_was_ended_within_the_budgets_window() {
+    let mut engine = engine();
+    let window = engine.settings().relief.budget_window.0 / Nanos::SECOND.0;
+    let met = made::met(Trigger::Pressure(engine.settings().eviction.pressure[0]));
+    let ended = Phase::Ended { at: Nanos(0) };
+    #[rustfmt::skip]
+    let table = [
+        // step, enforced, phase, seconds since it was taken; is it told
+        (StepKind::KillContainers, true,  ended,           0,          true),
+        (StepKind::Evict,          true,  ended,           window - 1, true),
+        (StepKind::Evict,          true,  ended,           window,     false),
+        (StepKind::StopContainers, true,  Phase::Ending,   5,          true),
+        (StepKind::StopContainers, false, Phase::Ending,   5,          false),
+        (StepKind::Squeeze,        true,  Phase::Squeezed, 5,          false),
+    ];
+    let now = 2 * window;
+    let entry = |(id, row): (u64, &(StepKind, bool, Phase, u64, bool))| {
+        let (step, is_enforced, phase, ago, _) = *row;
+        let action = Action { id, is_enforced, ..made::action(step, met) };
+        let since = Nanos((now - ago) * Nanos::SECOND.0);
+        InForce { action, since, held: None, phase, largest: None }
+    };
+    let in_force = (0..).zip(&table).map(entry).collect();
+    let calm = sample(now, true, Some(Percent(0)));
+    let step = engine.step(Sample { in_force, ..calm });
+    let got: Vec<_> = step.ended.iter().map(|entry| entry.action.id).collect();
+    let want = (0..).zip(&table).filter(|(_, row)| row.4).map(|(id, _)| id);
+    assert_eq!(got, want.collect::<Vec<_>>());
+}

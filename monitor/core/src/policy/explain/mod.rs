@@ -3,6 +3,7 @@
 
 mod beside;
 mod conditions;
+mod lately;
 pub mod message;
 mod nearest;
 mod ranking;
@@ -15,7 +16,7 @@ use nearest::unmet;
 pub use ranking::{harm, lost};
 use serde::{Deserialize, Serialize};
 
-use crate::model::decision::{Decision, Met, Trigger};
+use crate::model::decision::{Decision, InForce, Met, Trigger};
 use crate::model::duration::GoDuration;
 use crate::model::settings::Settings;
 use crate::model::snapshot::Snapshot;
@@ -35,17 +36,21 @@ pub struct Explanation {
     pub why: Vec<String>,
     /// What the agent does about it, or why it does nothing.
     pub verdict: Vec<String>,
+    /// Whose work was ended within the eviction budget's window; empty of a decision alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lately: Vec<String>,
     /// The first candidate, and why the others come later.
     pub candidates: Vec<String>,
     /// What would change the verdict.
     pub otherwise: Vec<String>,
 }
 
-/// Also how an action stands to the kubelet's own eviction, and which threshold is nearest where none
-/// is met, by the settings that it was decided by.
+/// Also how an action stands to the kubelet's own eviction, which threshold is nearest where none is
+/// met, by the settings that it was decided by, and whose work was `ended` before.
 #[must_use]
 pub fn explain_by(
     settings: Option<&Settings>,
+    ended: &[InForce],
     snapshot: &Snapshot,
     decision: &Decision,
 ) -> Explanation {
@@ -54,6 +59,7 @@ pub fn explain_by(
     told.verdict.extend(beside);
     let unmet = settings.iter().flat_map(|all| unmet(all, snapshot, &decision.assessment));
     told.verdict.extend(unmet);
+    told.lately = lately::sentences(ended, decision.at.boot);
     told
 }
 
@@ -78,6 +84,7 @@ pub fn explain(decision: &Decision) -> Explanation {
         tick: decision.tick,
         why,
         verdict: relief::sentences(decision),
+        lately: Vec::new(),
         candidates,
         otherwise,
     }

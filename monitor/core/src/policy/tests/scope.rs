@@ -37,10 +37,10 @@ fn judge_for(
     otherwise: impl Fn(Sample) -> Sample,
 ) -> Step {
     let value = Amount::Quantity("100Mi".parse().unwrap());
-    let signal = Signal::AllocatableMemoryAvailable;
-    let hard = Threshold { signal, value, grace: Nanos(0), min_reclaim: None };
+    let hard = |signal| Threshold { signal, value, grace: Nanos(0), min_reclaim: None };
     let mut settings = Settings::default();
-    settings.eviction.thresholds = vec![hard];
+    settings.eviction.thresholds =
+        vec![hard(Signal::AllocatableMemoryAvailable), hard(Signal::MemoryAvailable)];
     settings.workloads = vec![WorkloadRule {
         path: "/batch/*".parse().unwrap(),
         qos_class: QosClass::BestEffort,
@@ -111,6 +111,36 @@ fn scope_the_pods_limit_is_paid_below_it() {
     assert_eq!(names, ["u2"], "the Guaranteed pod keeps to its request");
     let service = ranking.spared.iter().find(|one| one.name == "nightly-report").unwrap();
     assert_eq!(service.why, SparedReason::OutsideLimit);
+}
+
+/// The node has 95 MiB left at the last tick, because of a leaking service with a cgroup of such a name.
+#[test]
+fn scope_a_kubepods_below_a_service_protects_no_one() {
+    let service = "/batch/x";
+    for name in ["x-kubepods.slice", "kubepods", "kubepods.slice"] {
+        for is_delegated in [false, true] {
+            let fake = format!("{service}/{name}");
+            let cgroups = [
+                ("/", 65_536 - 255, Limit::Max, false),
+                (service, 700, Limit::Max, is_delegated),
+                (&fake, 0, Limit::Max, is_delegated),
+                ("/kubepods", 400, Limit::At(900 * MIB), false),
+                ("/kubepods/besteffort", 0, Limit::Max, false),
+                ("/kubepods/besteffort/podu1", 400, Limit::Max, false),
+            ];
+            let step = judge_for(20, &cgroups, service, |mut sample| {
+                let memory = sample.node.memory.as_mut().unwrap();
+                memory.available = Bytes((255 - 8 * sample.tick) * MIB);
+                memory.free = memory.available;
+                sample
+            });
+            let what = format!("{fake} {is_delegated}");
+            assert_eq!(step.kubepods, Some(CgroupId(4)), "{what}");
+            let ranking = step.decision.ranking.expect("memory is short");
+            let names: Vec<_> = ranking.candidates.iter().map(|one| one.name.as_str()).collect();
+            assert_eq!(names.first(), Some(&"x"), "{what}: {:?}", ranking.spared);
+        }
+    }
 }
 
 /// Its name may say that it is never evicted. No other one pays for it meanwhile.

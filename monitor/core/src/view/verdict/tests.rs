@@ -186,6 +186,7 @@ fn memory_names_longest_cause_that_is_no_shortage() {
     let table = [
         // cause, ns, what the sentence ends in
         (MemoryCause::OwnLimit, 7, "mostly own limits"),
+        (MemoryCause::AncestorLimit, 7, "mostly the limits of their pods or slices"),
         (MemoryCause::Refault,  7, "mostly refaults"),
         (MemoryCause::Global,   7, "of no known cause"), // shortage cannot explain what is no shortage
         (MemoryCause::OwnLimit, 0, "of no known cause"),

@@ -12,7 +12,7 @@ use crate::cli::top::state::State;
 pub(super) fn lines(state: &State, view: &View) -> Vec<Line<'static>> {
     let columns = usize::from(state.size.0);
     let paint = state.paint;
-    let Explanation { why, verdict, candidates, otherwise, .. } = &view.explanation;
+    let Explanation { why, verdict, lately, candidates, otherwise, .. } = &view.explanation;
     let told = |tone: Tone, sentences: &[String]| -> Vec<Line<'static>> {
         sentences.iter().flat_map(|text| indented(paint, tone, text, columns)).collect()
     };
@@ -31,6 +31,7 @@ pub(super) fn lines(state: &State, view: &View) -> Vec<Line<'static>> {
         paint,
         [
             ("Verdict".into(), verdict),
+            ("Ended lately".into(), told(Tone::Plain, lately)),
             ("Measurements".into(), told(Tone::Plain, why)),
             ("Candidates".into(), candidates.collect()),
             ("What would change it".into(), told(Tone::Plain, otherwise)),

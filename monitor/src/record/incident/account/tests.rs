@@ -1,11 +1,12 @@
 use std::sync::Arc;
 
-use isobar_core::model::cgroup::{Cgroup, CgroupPath, Limit};
+use isobar_core::model::cgroup::{Cgroup, CgroupPath, Limit, MemoryStat};
 use isobar_core::model::condition::{ConditionName, Measure};
 use isobar_core::model::decision::{Action, Hold, InForce, Outcome, Phase, StepKind, Target, made};
 use isobar_core::model::stall::OomKill;
 use isobar_core::model::threshold::PressureSignal;
 use isobar_core::model::units::Percent;
+use isobar_core::model::workload::{Container, Pod, Resources};
 
 use super::*;
 
@@ -264,5 +265,68 @@ fn conditions_end_at_a_pause_unless_they_held_through_it() {
         let want: Vec<_> = want.into_iter().map(|(from, to)| (at(from), to.map(at))).collect();
         assert_eq!(told.collect::<Vec<_>>(), want, "{ticks:?}");
         assert_eq!(account.paused, at(paused).boot, "{ticks:?}");
+    }
+}
+
+#[test]
+fn kill_of_a_pod_tells_what_it_used_and_requests() {
+    const MIB: u64 = 1 << 20;
+    let pod_path = "/kubepods/burstable/podu1";
+    let id = "0".repeat(64);
+    let cgroup = |path: &str, current: u64, inactive: u64| {
+        let stat = MemoryStat { inactive_file: Bytes(inactive * MIB), ..MemoryStat::default() };
+        let mut cgroup = Cgroup { path: CgroupPath(path.into()), ..Cgroup::default() };
+        (cgroup.memory.current, cgroup.memory.stat) = (Some(Bytes(current * MIB)), Some(stat));
+        Arc::new(cgroup)
+    };
+    let groups = [
+        cgroup(pod_path, 150, 30),
+        cgroup(&format!("{pod_path}/{id}"), 100, 30),
+        cgroup("/kubepods/burstable/podu2", 700, 0),
+        cgroup("/kubepods/burstable/podunnamed", 7, 0),
+        cgroup("/system.slice/db.service", 90, 0),
+    ];
+    let cgroups: BTreeMap<_, _> = (3..).map(CgroupId).zip(groups).collect();
+    let pod = |uid: &str, memory: &str| {
+        let requests = [("memory".into(), memory.parse().unwrap())].into();
+        let resources = Resources { requests, ..Resources::default() };
+        let containers = vec![Container { resources, ..Container::default() }];
+        (uid.into(), Pod { uid: uid.into(), name: uid.into(), containers, ..Pod::default() })
+    };
+    let pods = Arc::new([pod("u1", "512Mi"), pod("u2", "1Gi")].into());
+    let mib = |n: u64| Some(Bytes(n * MIB));
+    let pause = PAUSE.0 / Nanos::SECOND.0;
+    #[rustfmt::skip]
+    let table = [
+        // victim, seconds from the tick before to the kill; used and requested
+        (3,  1,         mib(120), mib(512)),
+        (4,  1,         mib(120), mib(512)), // a container's is its pod's
+        (5,  1,         mib(700), mib(1_024)),
+        (4,  pause,     mib(120), mib(512)),
+        (4,  pause + 1, None,     None),     // of so long ago it says nothing
+        (6,  1,         None,     None),     // what it requests is not known
+        (7,  1,         None,     None),     // no pod
+        (99, 1,         None,     None),     // it came and went between the ticks
+    ];
+    for (victim, after, used, request) in table {
+        let boot = |second: u64| Nanos(second * Nanos::SECOND.0);
+        let moment = |second| Moment { boot: boot(second), wall: boot(second) };
+        let before = Sample {
+            at: moment(50),
+            cgroups: cgroups.clone(),
+            pods: Some(Arc::clone(&pods)),
+            ..Sample::default()
+        };
+        let mut account = Account { has_begun: true, ..Account::default() };
+        account.tick(&before, &Step::default());
+        // All of them are gone by then.
+        let now = Sample { at: moment(50 + after), ..Sample::default() };
+        let (at, victim) = (boot(50 + after), CgroupId(victim));
+        let kill = OomKill { at, victim, limit_known: true, ..OomKill::default() };
+        let mut step = Step::default();
+        (step.decision.at, step.snapshot.oom_kills) = (now.at, vec![kill]);
+        account.tick(&now, &step);
+        let kill = &account.kills[0];
+        assert_eq!((kill.used, kill.request), (used, request), "{victim:?} after {after} s");
     }
 }

@@ -200,6 +200,43 @@ fn growth_of_kubepods() {
 }
 
 #[test]
+fn growth_lasts_until_parties_meet_their_own_limits() {
+    type Row<'a> = (&'a [(u64, u64)], Option<u64>);
+    #[rustfmt::skip]
+    let table: &[Row<'_>] = &[
+        // growth and room of limited parties; how long 500 MiB last at 20 a second
+        (&[],                   Some(25)),
+        (&[(20, 200)],          None),     // all growth ends after 10 s
+        (&[(10, 100)],          Some(40)), // 300 are left after 10 s, and 10 a second go on
+        (&[(10, 0)],            Some(50)), // it is at its limit
+        (&[(20, 0)],            None),
+        (&[(20, 500)],          Some(25)), // as much as is left
+        (&[(20, 499)],          None),
+        (&[(5, 100), (10, 100)], Some(60)), // 300 are left after 10 s, 200 after 20, and 5 a second go on
+        (&[(10, 200), (10, 100)], None),
+        (&[(30, 300)],          None),     // it takes what others give back
+    ];
+    for (limited, want) in table {
+        let limited: Vec<_> = limited.iter().map(|(a, b)| (a * MIB, b * MIB)).collect();
+        let (node_alone, pods_alone) = (
+            Limited { node: limited.clone(), ..Limited::default() },
+            Limited { pods: limited.clone(), ..Limited::default() },
+        );
+        let no_limit = Some(25);
+        for (limited, want) in [(node_alone, [*want, no_limit]), (pods_alone, [no_limit, *want])] {
+            let mut standing = GrowthStanding::default();
+            let all = (0..=10).map(|t| {
+                let kubepods = pods(Some(Limit::At(1_000 * MIB)), 300 + 20 * t, 0, 0);
+                let (sample, id) = (node(seconds(t), (700 - 20 * t, 100, 0), None), CgroupId(2));
+                outlooks(&sample, Some((id, &kubepods)), limited.clone(), &mut standing)
+            });
+            let got: Vec<_> = all.last().unwrap().iter().map(|outlook| outlook.lasts).collect();
+            assert_eq!(got, want.map(|lasts| lasts.map(seconds)), "{limited:?}");
+        }
+    }
+}
+
+#[test]
 fn growth_ignores_own_limits() {
     #[rustfmt::skip]
     let table = [

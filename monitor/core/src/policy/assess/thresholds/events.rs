@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 
 use super::condition;
 use crate::model::decision::{Event, NodePressure, Observation};
-use crate::model::threshold::Threshold;
+use crate::model::sample::Sample;
+use crate::model::threshold::{Signal, Threshold};
 use crate::model::units::Nanos;
+use crate::policy::scope;
 
 /// The changes from `before` to `now`. The numbers stand where the kubelet has the node's name,
 /// which the event names anyway.
@@ -15,11 +17,12 @@ pub(super) fn of(
     now: &BTreeSet<NodePressure>,
     met: &[(Threshold, Nanos)],
     observations: &[Observation],
+    sample: &Sample,
 ) -> Vec<Event> {
     let raised = now.difference(before).map(|pressure| {
         let reason = reason(*pressure, true);
         let threshold = met.iter().find(|(t, _)| condition(t.signal) == *pressure);
-        let numbers = threshold.and_then(|(threshold, _)| numbers(threshold, observations));
+        let numbers = threshold.and_then(|(threshold, _)| numbers(threshold, observations, sample));
         event(reason, &numbers.map_or_else(String::new, |numbers| format!(": {numbers}")))
     });
     let left = before.difference(now).map(|pressure| event(reason(*pressure, false), ""));
@@ -43,10 +46,26 @@ fn reason(pressure: NodePressure, holds: bool) -> &'static str {
 }
 
 /// The available amount and the threshold.
-fn numbers(threshold: &Threshold, observations: &[Observation]) -> Option<String> {
+fn numbers(threshold: &Threshold, observations: &[Observation], sample: &Sample) -> Option<String> {
     let seen = observations.iter().find(|seen| seen.signal == threshold.signal)?;
     let signal = threshold.signal;
     let amount = |n| signal.quantity(n);
     let limit = threshold.value.of(seen.capacity);
-    Some(format!("{signal} is {}, the threshold is {}", amount(seen.available), amount(limit)))
+    let mut told =
+        format!("{signal} is {}, the threshold is {}", amount(seen.available), amount(limit));
+    let missing = limit.saturating_sub(seen.available);
+    if let Some(left) = left_of_cache(seen, missing, sample) {
+        let left = amount(left);
+        told.push_str(&format!("; what is missing is mostly page cache, MemAvailable is {left}"));
+    }
+    Some(told)
+}
+
+/// `MemAvailable`, where more than half of what is missing is page cache that the kubelet's formula
+/// counts as used and the kernel as available.
+fn left_of_cache(seen: &Observation, missing: u64, sample: &Sample) -> Option<u64> {
+    let left = sample.node.memory.filter(|_| seen.signal == Signal::MemoryAvailable)?.available.0;
+    let active = scope::root(sample)?.memory.stat?.active_file.0;
+    let clean = active.min(left.saturating_sub(seen.available));
+    (clean > missing / 2).then_some(left)
 }

@@ -1,12 +1,16 @@
 //! The kubelet's own cases, and properties.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::*;
+use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, MemoryStat};
 use crate::model::fraction::Fraction;
-use crate::model::node::{Filesystem, Filesystems};
+use crate::model::node::{Filesystem, Filesystems, Meminfo};
 use crate::model::quantity::Quantity;
 use crate::model::threshold::Amount;
+use crate::model::units::Bytes;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -37,7 +41,9 @@ fn judge_at(
     observations: &[Observation],
     standing: &mut ThresholdStanding,
 ) -> Verdict {
-    judge(&Eviction::default(), thresholds, observations, seconds(second), standing)
+    let mut sample = Sample::default();
+    sample.at.boot = seconds(second);
+    judge(&Eviction::default(), thresholds, observations, &sample, standing)
 }
 
 #[test]
@@ -295,6 +301,42 @@ fn threshold_event_numbers() {
     let want = "Node status is now: NodeHasInsufficientMemory: memory.available is 90Mi, the \
                 threshold is 100Mi";
     assert_eq!(got.events[0].message, want);
+}
+
+#[test]
+fn threshold_event_tells_of_page_cache() {
+    let told = "; what is missing is mostly page cache, MemAvailable is ";
+    #[rustfmt::skip]
+    let table = [
+        // MiB of the signal, cache in use, MemAvailable; what is told, where 100 are wanted
+        (60, Some(500), Some(560), Some("560Mi")),
+        (60, Some(21),  Some(560), Some("560Mi")), // more than half of 40
+        (60, Some(20),  Some(560), None),
+        (60, Some(500), Some(80),  None),          // the kernel counts it as used, too
+        (60, Some(500), Some(81),  Some("81Mi")),
+        (60, Some(500), Some(30),  None),
+        (60, Some(500), None,      None),
+        (60, None,      Some(560), None),
+    ];
+    for signal in [Signal::MemoryAvailable, Signal::AllocatableMemoryAvailable] {
+        for (left, active, available, want) in table {
+            let mut sample = Sample::default();
+            let stat = |mib| MemoryStat { active_file: Bytes(mib * MIB), ..MemoryStat::default() };
+            let mut root = Cgroup { path: CgroupPath::root(), ..Cgroup::default() };
+            root.memory.stat = active.map(stat);
+            sample.cgroups = [(CgroupId::ROOT, Arc::new(root))].into();
+            sample.node.memory =
+                available.map(|mib| Meminfo { available: Bytes(mib * MIB), ..Meminfo::default() });
+            let hard = [threshold(signal, bytes(100 * MIB))];
+            let read = [seen(signal, left * MIB, GIB, seconds(0))];
+            let (eviction, mut standing) = (Eviction::default(), ThresholdStanding::default());
+            let got = judge(&eviction, &hard, &read, &sample, &mut standing);
+            let got = &got.events[0].message;
+            let want = want.filter(|_| signal == Signal::MemoryAvailable);
+            let row = format!("{signal} {left} {active:?} {available:?}: {got}");
+            assert_eq!(got.split_once(told).map(|(_, left)| left), want, "{row}");
+        }
+    }
 }
 
 proptest! {

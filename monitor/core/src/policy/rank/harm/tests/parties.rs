@@ -256,3 +256,17 @@ fn service_with_many_cgroups_is_one_party() {
     let told = node.standing.cpu.outsiders(3, Resource::Cpu, |_| true);
     assert_eq!(told, [Outsider { path: CgroupPath(DAEMON.into()), harm: Nanos(800 * MS) }]);
 }
+
+/// Gone by the next reading: its path alone says that it was a pod's.
+#[test]
+fn harm_of_a_users_own_kubepods_that_is_gone() {
+    const USER: &str = "/user.slice/user-1000.slice/user@1000.service";
+    let fake = format!("{USER}/kubepods/podb");
+    let mut node = Node::new();
+    node.blame(DAEMON, &fake, 70);
+    node.blame(&fake, POD_B, 30); // not its own
+    node.update();
+    assert_eq!(node.harm(Resource::Cpu, "b"), (30, 0));
+    let told = node.standing.cpu.outsiders(3, Resource::Cpu, |_| true);
+    assert_eq!(told, [Outsider { path: CgroupPath(USER.into()), harm: Nanos(70 * MS) }]);
+}
