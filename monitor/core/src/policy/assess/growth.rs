@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
+use super::kept::kept_cache;
 use crate::model::cgroup::{CgroupId, Limit};
 use crate::model::condition::ScopeName;
 use crate::model::decision::{Met, Outlook, Trigger};
@@ -101,9 +102,12 @@ pub fn outlooks(
         push(system, reading);
         outlook(ScopeName::System, system, reading, room, limited.node)
     });
-    let pods = kubepods.and_then(|(_, scope)| {
+    let pods = kubepods.and_then(|(id, scope)| {
         let knows_causes = sample.kernel.as_ref().is_some_and(|kernel| kernel.covers.memory_causes);
         let (reading, room) = read_pods(scope, knows_causes, now)?;
+        let kept = kept_cache(sample, Some(id));
+        let room =
+            room.map(|room| Room { cache: Bytes(room.cache.0.saturating_sub(kept.0)), ..room });
         push(pods, reading);
         Some(outlook(ScopeName::Kubepods, pods, reading, room, limited.pods))
     });
@@ -140,11 +144,12 @@ pub fn is_thrashing(met: &Met, outlooks: &[Outlook]) -> bool {
     outlook.and_then(|outlook| outlook.refaults).is_some_and(|refaults| refaults >= THRASH)
 }
 
-/// The node: `MemAvailable`, of which `MemFree` is free at once.
+/// The node: `MemAvailable`, of which `MemFree` is free at once, and what `memory.min` keeps is not left.
 fn read_node(sample: &Sample, at: Nanos) -> Option<(Reading, Option<Room>)> {
     let memory = sample.node.memory?;
     let free = Bytes(memory.free.0.min(memory.available.0));
-    let cache = Bytes(memory.available.0.saturating_sub(free.0));
+    let kept = kept_cache(sample, None);
+    let cache = Bytes(memory.available.0.saturating_sub(free.0).saturating_sub(kept.0));
     let demand = memory.in_use();
     let reading = Reading { at, demand, with_active: None, reclaim: sample.node.reclaim };
     let active = Bytes(0);

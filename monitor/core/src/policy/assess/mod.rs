@@ -7,6 +7,7 @@ pub mod admission;
 pub mod conditions;
 pub mod critical;
 pub mod growth;
+mod kept;
 mod local_storage;
 pub mod nearly;
 mod others;

@@ -92,14 +92,22 @@ impl Shortage<'_> {
         }
     }
 
-    /// A squeeze of a party that is no candidate and took half of the loss or more, so that neither the
-    /// kernel nor a hard threshold of the kubelet ends another one for it.
+    /// A squeeze of one that is no candidate, so that neither the kernel nor a hard threshold of the kubelet
+    /// ends another one for it: it took half of the loss or more, or those did together that grew alike
+    /// outside pods.
     fn squeeze_other(&self, standing: &ReliefStanding, reason: &Met) -> Option<Proposal> {
-        let taker = self.largest().filter(|taker| !self.is_candidate(taker))?;
-        let is_most = taker.taken.0 >= self.loss.lost.0 / 2;
-        let may_be_touched = taker.may_be_marked && is_most;
-        let other = may_be_touched.then(|| candidate_of(taker))?;
-        squeeze(self.question, standing, reason, &other)
+        let Self { question, field, loss, .. } = *self;
+        let largest = self.largest().filter(|taker| !self.is_candidate(taker))?;
+        let may_be_touched = largest.may_be_marked || field.may_be_slowed(&largest.uid);
+        let alone = Some(largest).filter(|_| may_be_touched);
+        let is_most = |all: &[&Taker]| {
+            let taken = all.iter().map(|taker| taker.taken.0).fold(0, u64::saturating_add);
+            taken >= loss.lost.0 / 2
+        };
+        let alone: Vec<&Taker> = alone.into_iter().collect();
+        let alike: Vec<&Taker> = field.outside_alike().iter().collect();
+        let all = [alone, alike].into_iter().find(|all| !all.is_empty() && is_most(all))?;
+        all.into_iter().find_map(|taker| squeeze(question, standing, reason, &candidate_of(taker)))
     }
 
     /// Who took it is ended, and marked if it is no candidate. If neither can be done and a hard

@@ -13,6 +13,7 @@ mod most;
 mod need;
 mod protected;
 mod purpose;
+mod questions;
 mod scale;
 mod stalls;
 mod vital;
@@ -33,7 +34,9 @@ use scale::Scale;
 
 use crate::model::cgroup::CgroupId;
 use crate::model::condition::ScopeName;
-use crate::model::decision::{Candidate, Loss, Order, Outsider, Ranking, Spared, SparedReason};
+use crate::model::decision::{
+    Candidate, Loss, Order, Outsider, Ranking, Spared, SparedReason, Taker,
+};
 use crate::model::pod::Place;
 use crate::model::sample::Sample;
 use crate::model::settings::{self, Settings};
@@ -113,6 +116,8 @@ struct Known {
     caches: BTreeMap<CgroupId, Bytes>,
     stalls: Option<Stalls>,
     took: BTreeSet<CgroupId>,
+    /// See [`Field::outside_alike`].
+    outside_alike: Vec<Taker>,
 }
 
 impl<'a> Pool<'a> {
@@ -169,6 +174,13 @@ impl<'a> Pool<'a> {
             let is_promised = is_pod && (need.promised.is_some() || need.is_of_others);
             !is_promised && !is_spared(scope) && protected.may_be_marked(id, scope)
         };
+        let all = uids(&|_| true);
+        let outside_alike = lost.as_ref().filter(|lost| is_memory && lost.is_established);
+        let outside_alike = outside_alike.map(|lost| {
+            let is_outside =
+                |scope: &Scope| scope.place == Place::Other && !all.contains(uid_of(scope));
+            lost.alike(snapshot, sample, |id, scope| is_outside(scope) && may_be_marked(id, scope))
+        });
         let from = need.named_from.or(need.taker_from).unwrap_or_default();
         let took = lost.as_ref().map(|lost| lost.took(taker_from(0, resource))).unwrap_or_default();
         let loss = lost.map(|lost| lost.told(snapshot, sample, from, is_promised, may_be_marked));
@@ -178,7 +190,9 @@ impl<'a> Pool<'a> {
             caches.retain(|id, _| !is_spared(&snapshot.scopes[id]));
         }
         let stalls = is_memory.then(|| Stalls::of_node(node)).flatten();
-        let known = Known { outsiders, loss, is_not_yet_known, caches, stalls, took };
+        let outside_alike = outside_alike.unwrap_or_default();
+        let known =
+            Known { outsiders, loss, is_not_yet_known, caches, stalls, took, outside_alike };
         Self { contenders, purpose, rules, need, known }
     }
 
@@ -280,73 +294,6 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Whether it is a pod or service that is spared for whatever is short.
-    #[must_use]
-    pub fn never_ends(&self, uid: &str) -> bool {
-        self.spared.iter().any(|(contender, _)| contender.uid == uid && contender.spared.is_some())
-    }
-
-    /// Whether it is a pod that no source has named yet.
-    #[must_use]
-    pub fn is_not_yet_named(&self, uid: &str) -> bool {
-        let mut its = self.spared.iter().filter(|(contender, _)| contender.uid == uid);
-        its.any(|(contender, _)| contender.spared == Some(SparedReason::NotYetNamed))
-    }
-
-    /// Whether this party took of what was lost, be it too little to be named.
-    #[must_use]
-    pub fn took(&self, id: CgroupId) -> bool {
-        self.known.is_some_and(|known| known.took.contains(&id))
-    }
-
-    /// Whether those alone may be chosen that are a cause, of a CPU, a disk or pids: it is known what
-    /// each party took or has, or how long others wait because of it.
-    #[must_use]
-    pub fn is_of_causes(&self) -> bool {
-        self.scale.resource != Resource::Memory && self.scale.cause.is_some()
-    }
-
-    /// In the order `cause`: parties have not been watched for long enough to tell who took it.
-    #[must_use]
-    pub fn is_not_yet_known(&self) -> bool {
-        self.known.is_some_and(|known| known.is_not_yet_known)
-    }
-
-    /// In the order `cause`, of no candidate it is known how much it has of the disk or the pids.
-    #[must_use]
-    pub fn is_use_unknown(&self) -> bool {
-        self.scale.is_use_unknown()
-    }
-
-    /// Whether this contender requests so much of what it took that the rest is no cause.
-    #[must_use]
-    pub fn took_what_was_promised(&self, uid: &str) -> bool {
-        let spared = self.spared.iter().map(|(contender, _)| contender);
-        let mut all = self.open.iter().chain(spared);
-        let is_member = |group: &&Group| group.members.iter().any(|member| member == uid);
-        let is_promised = |one: &Contender| self.scale.took_what_was_promised(one);
-        all.any(|one| one.uid == uid && is_promised(one))
-            || self.groups.iter().filter(is_member).any(|group| is_promised(&group.sum))
-    }
-
-    /// Page cache in use of this party outside pods that may be taken back.
-    #[must_use]
-    pub fn cache_outside(&self, id: CgroupId) -> Option<Bytes> {
-        self.known?.caches.get(&id).copied()
-    }
-
-    /// Stalls for want of memory; `None` where they are not known.
-    #[must_use]
-    pub fn stalls(&self) -> Option<&'a Stalls> {
-        self.known?.stalls.as_ref()
-    }
-
-    /// Whether candidates are compared by what they took of memory.
-    #[must_use]
-    pub fn is_by_cause(&self) -> bool {
-        self.scale.is_by_cause()
-    }
-
     /// The first of those that are a cause of the shortage.
     #[must_use]
     pub fn takers(&self, head: usize) -> Vec<Candidate> {
@@ -360,22 +307,6 @@ impl<'a> Field<'a> {
         let counts =
             |one: &Contender| self.scale.is_taker(one) && one.holds_more() && is_lasting(one);
         self.first(head, counts)
-    }
-
-    /// Whether no party took enough to be a cause, and of what was lost this one took most, `least` or
-    /// more of that, and uses more than it requests.
-    #[must_use]
-    pub fn took_most(&self, contender: &Contender, least: u64) -> bool {
-        let loss = self.loss().filter(|loss| loss.takers.is_empty());
-        let most = loss.map_or(u64::MAX, |loss| loss.lost.0 / 2);
-        contender.taken.is_some_and(|taken| taken >= least && taken > most)
-            && contender.holds_more()
-    }
-
-    /// The most that a party took all along that is no candidate.
-    #[must_use]
-    pub fn lasting_outside(&self) -> u64 {
-        self.lasting_outside
     }
 
     /// The first of those that `counts` picks. They alone are sorted.

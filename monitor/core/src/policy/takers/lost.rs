@@ -102,7 +102,12 @@ impl Lost {
         };
         let (taken, lasting) = (its(&self.taken), its(&self.lasting));
         let largest = taken.iter().copied().max().unwrap_or_default();
-        let alike = taken.into_iter().filter(|one| *one >= largest / OF_LARGEST);
+        // Who is squeezed takes nothing lately, and is no less a cause.
+        let ids: BTreeSet<CgroupId> =
+            self.taken.keys().chain(self.lasting.keys()).copied().collect();
+        let ids = ids.into_iter().filter(|id| !but(*id));
+        let alike = ids.map(|id| self.taken_by(id).max(self.lasting_of(id)));
+        let alike = alike.filter(|one| *one >= largest / OF_LARGEST);
         Outside {
             largest,
             alike: alike.fold(0, u64::saturating_add),
@@ -145,29 +150,48 @@ impl Lost {
         takers.sort_by_cached_key(|(id, scope)| (promised(scope), size(*id)));
         takers.truncate(NAMED);
         takers.sort_by_key(|(id, _)| size(*id));
-        let taker = |(id, scope): (CgroupId, &Scope)| {
-            let path = scope.path.clone();
-            let pod = match &scope.place {
-                Place::Pod { uid, .. } => Some(&**uid),
-                _ => None,
-            };
-            let known = pod.and_then(|uid| sample.pod(uid));
-            let last = || path.segments().next_back().unwrap_or_default().to_owned();
-            Taker {
-                name: known
-                    .map(|pod| pod.name.clone())
-                    .or_else(|| pod.map(str::to_owned))
-                    .unwrap_or_else(last),
-                namespace: known.map(|pod| pod.namespace.clone()).unwrap_or_default(),
-                uid: pod.unwrap_or(&path.0).to_owned(),
-                path,
-                taken: Bytes(self.taken_by(id)),
-                may_be_marked: may_be_marked(id, scope),
-            }
-        };
+        let taker = |(id, scope)| self.taker(id, scope, sample, may_be_marked(id, scope));
         let takers = takers.into_iter().map(taker).collect();
         let (lost, unattributed) = (Bytes(self.lost), Bytes(self.unattributed));
         Loss { lost, over: self.over, takers, unattributed }
+    }
+
+    /// Those among the parties that `counts` picks that took half as much as the largest of them or more,
+    /// the largest first. All of them may be marked.
+    pub(crate) fn alike(
+        &self,
+        snapshot: &Snapshot,
+        sample: &Sample,
+        counts: impl Fn(CgroupId, &Scope) -> bool,
+    ) -> Vec<Taker> {
+        let all = self.taken.keys().filter_map(|id| Some((*id, snapshot.scopes.get(id)?)));
+        let all = all.filter(|(id, scope)| counts(*id, scope));
+        let mut all: Vec<_> = all.map(|(id, scope)| self.taker(id, scope, sample, true)).collect();
+        all.sort_by_key(|taker| Reverse(taker.taken));
+        let least = all.first().map_or(0, |largest| (largest.taken.0 / 2).max(1));
+        all.retain(|taker| taker.taken.0 >= least);
+        all
+    }
+
+    fn taker(&self, id: CgroupId, scope: &Scope, sample: &Sample, may_be_marked: bool) -> Taker {
+        let path = scope.path.clone();
+        let pod = match &scope.place {
+            Place::Pod { uid, .. } => Some(&**uid),
+            _ => None,
+        };
+        let known = pod.and_then(|uid| sample.pod(uid));
+        let last = || path.segments().next_back().unwrap_or_default().to_owned();
+        Taker {
+            name: known
+                .map(|pod| pod.name.clone())
+                .or_else(|| pod.map(str::to_owned))
+                .unwrap_or_else(last),
+            namespace: known.map(|pod| pod.namespace.clone()).unwrap_or_default(),
+            uid: pod.unwrap_or(&path.0).to_owned(),
+            path,
+            taken: Bytes(self.taken_by(id)),
+            may_be_marked,
+        }
     }
 }
 

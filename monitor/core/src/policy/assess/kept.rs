@@ -1,0 +1,113 @@
+//! Page cache that the kernel does not take back, because `memory.min` keeps it: it is no room.
+//! In: the sample, and the cgroup in which memory is short. Out: bytes.
+//!
+//! Source: `effective_protection`, mm/memcontrol.c. What a cgroup is given beside its own `memory.min`
+//! where the tree is mounted with `memory_recursiveprot` does not count. `memory.low` keeps nothing once
+//! nothing else is left.
+
+use std::collections::BTreeMap;
+
+use crate::model::cgroup::{Cgroup, CgroupId};
+use crate::model::sample::Sample;
+use crate::model::units::{Bytes, scale};
+use crate::policy::takers::cache;
+
+/// Kept below this cgroup; `None` is the whole node.
+pub(super) fn kept_cache(sample: &Sample, short: Option<CgroupId>) -> Bytes {
+    let cgroups = &sample.cgroups;
+    if cgroups.values().all(|group| min(group) == 0) {
+        return Bytes(0);
+    }
+    let root = || cgroups.iter().find(|(_, group)| group.parent.is_none()).map(|(id, _)| *id);
+    let Some(top) = short.or_else(root) else { return Bytes(0) };
+    let mut below = BTreeMap::<CgroupId, Vec<(CgroupId, &Cgroup)>>::new();
+    for (id, group) in cgroups {
+        below.entry(group.parent.unwrap_or_default()).or_default().push((*id, group));
+    }
+    let (mut kept, mut to_visit) = (0_u64, vec![(top, u64::MAX)]);
+    while let Some((id, given)) = to_visit.pop() {
+        let children = below.get(&id).map_or(&[][..], Vec::as_slice);
+        let all = children.iter().map(|(_, child)| claim(child)).fold(0, u64::saturating_add);
+        for (id, child) in children {
+            let own = claim(child);
+            let own = if all > given { scale(own, given, all) } else { own };
+            match below.contains_key(id) {
+                true => to_visit.push((*id, own)),
+                false => kept = kept.saturating_add(cache_within(child, own)),
+            }
+        }
+    }
+    Bytes(kept)
+}
+
+fn min(group: &Cgroup) -> u64 {
+    group.memory.min.map_or(0, |min| min.at().unwrap_or(u64::MAX))
+}
+
+/// What it has of what it may keep.
+fn claim(group: &Cgroup) -> u64 {
+    min(group).min(group.memory.current.unwrap_or_default().0)
+}
+
+/// All else that it holds is kept first: it cannot be dropped.
+fn cache_within(group: &Cgroup, kept: u64) -> u64 {
+    let cache = cache(group).unwrap_or_default().0;
+    let rest = group.memory.current.unwrap_or_default().0.saturating_sub(cache);
+    kept.saturating_sub(rest).min(cache)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::model::cgroup::{CgroupPath, Limit, MemoryFiles, MemoryStat};
+
+    #[test]
+    fn kept_cache_is_what_min_protects_all_the_way_down() {
+        let table: [(&[(&str, u64, u64, u64)], u64, u64); 8] = [
+            // path, memory.min, used, of it cache; kept of the node, and in /pods
+            (&[("/pods", 0, 100, 80), ("/pods/a", 0, 100, 80)], 0, 0),
+            (&[("/a.service", 60, 100, 80)], 40, 0),
+            (&[("/a.service", u64::MAX, 100, 80)], 80, 0),
+            (&[("/pods", 90, 100, 80), ("/pods/a", 60, 100, 80)], 40, 40),
+            // Not what no cgroup above keeps, but where the limit of that one is short.
+            (&[("/pods", 0, 100, 80), ("/pods/a", 60, 100, 80)], 0, 40),
+            // Two that claim more than the one above has to give get their share of it.
+            (
+                &[("/pods", 80, 200, 160), ("/pods/a", 80, 100, 80), ("/pods/b", 80, 100, 80)],
+                40,
+                120,
+            ),
+            // Who claims more than it has keeps no other's.
+            (&[("/pods", 90, 60, 20), ("/pods/a", 90, 50, 20), ("/pods/b", 0, 10, 0)], 20, 20),
+            (&[("/pods", 90, 100, 80)], 70, 0),
+        ];
+        for (groups, of_node, of_pods) in table {
+            let id = |path: &str| match path {
+                "" => CgroupId(1),
+                "/pods" => CgroupId(2),
+                other => CgroupId(2 + u64::from(other.as_bytes()[other.len() - 1])),
+            };
+            let group = |(path, min, used, cache): &(&str, u64, u64, u64)| {
+                let stat = MemoryStat { inactive_file: Bytes(*cache), ..MemoryStat::default() };
+                let min = if *min == u64::MAX { Limit::Max } else { Limit::At(*min) };
+                let memory = MemoryFiles {
+                    current: Some(Bytes(*used)),
+                    min: Some(min),
+                    stat: Some(stat),
+                    ..MemoryFiles::default()
+                };
+                let above = path.rsplit_once('/').map(|(above, _)| id(above));
+                let path = CgroupPath((*path).into());
+                let parent = above.filter(|_| !path.0.is_empty());
+                Arc::new(Cgroup { path, parent, memory, ..Cgroup::default() })
+            };
+            let mut sample = Sample::default();
+            sample.cgroups.insert(id(""), Arc::new(Cgroup::default()));
+            sample.cgroups.extend(groups.iter().map(|one| (id(one.0), group(one))));
+            assert_eq!(kept_cache(&sample, None), Bytes(of_node), "{groups:?}");
+            assert_eq!(kept_cache(&sample, Some(id("/pods"))), Bytes(of_pods), "{groups:?}");
+        }
+    }
+}
