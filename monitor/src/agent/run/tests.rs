@@ -128,7 +128,7 @@ fn run_finishes_a_tick_before_it_leaves() {
 
 #[test]
 fn run_gives_port_and_lock_back_before_it_detaches() {
-    let dir = tempfile::tempdir().unwrap();
+    let (dir, cgroups) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     // No other test has a port of this address.
     let any = SocketAddr::from(([127, 0, 13, 13], 0));
     let port = TcpListener::bind(any).unwrap().local_addr().unwrap();
@@ -144,6 +144,8 @@ fn run_gives_port_and_lock_back_before_it_detaches() {
     let held = bound.clone();
     let (tell, told) = std::sync::mpsc::channel();
     let (mut sampler, ..) = counted();
+    // Where no step can be taken it would give the lock back at once.
+    sampler.cgroup_root = Some(cgroups.path().into());
     sampler.leaving = Some(Box::new(move || {
         // The server's thread ends by itself, a moment after it was asked to.
         let is_free = (0..100).any(|_| {
