@@ -118,9 +118,9 @@ fn open_for_root() -> OpenOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock;
     use std::os::unix::fs::symlink;
     use std::thread;
-    use std::time::Instant;
     use tempfile::TempDir;
 
     fn mode(path: &Path) -> u32 {
@@ -147,9 +147,9 @@ mod tests {
         let root = TempDir::new().unwrap();
         let path = root.path().join("lock");
         let held = lock(&path).unwrap();
-        let begun = Instant::now();
+        let begun = clock::now().boot;
         assert_eq!(lock_soon(&path).unwrap_err().kind(), io::ErrorKind::WouldBlock);
-        let waited = begun.elapsed();
+        let waited = Duration::from_nanos(clock::now().boot.since(begun).0);
         assert!(PATIENCE <= waited && waited < 4 * PATIENCE, "{waited:?}");
         let free = thread::spawn(move || {
             sleep(4 * RETRY);
