@@ -118,7 +118,9 @@ fn open_for_root() -> OpenOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock;
     use std::os::unix::fs::symlink;
+    use std::thread;
     use tempfile::TempDir;
 
     fn mode(path: &Path) -> u32 {
@@ -138,6 +140,23 @@ mod tests {
         fs::set_permissions(&taken, Permissions::from_mode(0o644)).unwrap();
         lock_soon(&taken).unwrap();
         assert_eq!(mode(&taken), 0o600, "an older isobar made it for all");
+    }
+
+    #[test]
+    fn lock_soon_waits_for_as_long_as_it_may() {
+        let root = TempDir::new().unwrap();
+        let path = root.path().join("lock");
+        let held = lock(&path).unwrap();
+        let begun = clock::now().boot;
+        assert_eq!(lock_soon(&path).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let waited = Duration::from_nanos(clock::now().boot.since(begun).0);
+        assert!(PATIENCE <= waited && waited < 4 * PATIENCE, "{waited:?}");
+        let free = thread::spawn(move || {
+            sleep(4 * RETRY);
+            drop(held);
+        });
+        lock_soon(&path).unwrap();
+        free.join().unwrap();
     }
 
     #[test]

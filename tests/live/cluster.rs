@@ -5,7 +5,7 @@ use std::fs;
 use std::thread::{self, sleep};
 use std::time::Duration;
 
-use crate::host::Agent;
+use crate::host::{Agent, Group, alone, last_cpu};
 use isobar::clock;
 use isobar_apistub::{Authority, Effect, Fault, Options, Stub, generate};
 use isobar_core::model::units::Nanos;
@@ -220,6 +220,39 @@ fn cluster_is_asked_before_the_first_tick() {
         let started = log.lines().find(|line| line.contains("started; the page")).unwrap();
         assert!(started.contains(words), "{log}");
     }
+}
+
+/// The agent before took its taint back, and left what it had judged.
+#[test]
+fn cluster_restarted_agent_sets_its_taint_again() {
+    let _alone = alone();
+    let (stub, account) = cluster();
+    let dir = tempfile::tempdir().unwrap();
+    let (config, state) = (dir.path().join("monitor.yaml"), dir.path().join("state"));
+    let text = "apiVersion: isobar/v1alpha1\nkind: MonitorConfiguration\nevictionHard: {}\n\
+                evictionPressure: []\nrelief: {steps: []}\nkubernetes: {taints: true}\n\
+                conditions: {system: {cpu: {measure: raw, threshold: 0.01%}}}\n";
+    fs::write(&config, text).unwrap();
+    let (config, state) = (config.display().to_string(), state.display().to_string());
+    let arguments = ["--probes=none", "--config", &config, "--state-dir", &state];
+    let start = || Agent::start_in_pod(account.path(), stub.address(), &arguments);
+    let is_tainted = || {
+        let node = stub.get("nodes", "", "n1").unwrap();
+        let taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+        taints.iter().any(|one| one["key"] == "node.kubernetes.io/cpu-contention-pressure")
+    };
+    let Some(mut busy) = Group::make("taint") else { return };
+    // One waits while the other runs.
+    for _ in 0..2 {
+        busy.spin(last_cpu());
+    }
+    let Some(mut first) = start() else { return };
+    eventually("the node is tainted", &first, is_tainted);
+    assert_eq!((first.stop().code(), is_tainted()), (Some(0), false), "{}", first.stderr());
+    let Some(second) = start() else { return };
+    eventually("it is tainted again", &second, is_tainted);
+    let tick = second.snapshot()["tick"].as_u64().unwrap();
+    assert!(tick < 10, "only in tick {tick}: {}", second.stderr());
 }
 
 /// The longest time between two of the next `n` ticks, in nanoseconds.

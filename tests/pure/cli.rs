@@ -65,7 +65,6 @@ fn verbs_exit_codes() {
         (&["top", "--all", "-o", "ndjson", "--agent", &made_up], 2, "--all is for tables"),
         (&["top", "-f", "x.isobar", "-d", "2s"],  2, "--interval is for a screen"),
         (&[],                                     2, "Usage"),
-        (&["run", "--listen", "192.0.2.1:9797"],  1, "--listen"),
     ];
     for (arguments, code, told) in table {
         let got = output(arguments);
@@ -76,6 +75,24 @@ fn verbs_exit_codes() {
         let has_data = matches!(code, 0 | 10);
         assert_eq!(got.stdout.is_empty(), !has_data, "{arguments:?}: {}", text(&got.stdout));
         assert!(!got.stdout.contains(&0x1b), "{arguments:?}: {}", text(&got.stdout));
+    }
+}
+
+#[test]
+fn listen_warns_where_other_hosts_may_connect() {
+    let recording = data("recordings/judged-throttled-6.1.isobar");
+    let replay = ["replay", recording.to_str().unwrap()];
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let local = taken.local_addr().unwrap().to_string();
+    let elsewhere = "192.0.2.1:1";
+    for verb in [&["run"][..], &replay] {
+        for (address, is_warned) in [(elsewhere, true), (&local, false)] {
+            let got = output(&[verb, &["--listen", address]].concat());
+            let stderr = text(&got.stderr);
+            assert_eq!(got.status.code(), Some(1), "{verb:?} {address}: {stderr}");
+            assert!(stderr.contains("choose another address with --listen"), "{stderr}");
+            assert_eq!(stderr.contains("have no authentication"), is_warned, "{stderr}");
+        }
     }
 }
 

@@ -77,6 +77,45 @@ pub(crate) fn refusing_agent() -> SocketAddr {
     here
 }
 
+/// An agent that starts: its first two answers say that it has had no sample yet.
+fn starting_agent() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (here, agent) = (listener.local_addr().unwrap(), made_up_agent());
+    thread::spawn(move || {
+        for (n, asked) in listener.incoming().enumerate() {
+            let mut asked = asked.unwrap();
+            if n >= 2 {
+                hand_on(asked, agent);
+                continue;
+            }
+            let _ = asked.read(&mut [0; 4096]).unwrap();
+            let _ = asked
+                .write_all(b"HTTP/1.1 503 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        }
+    });
+    here
+}
+
+#[test]
+fn verbs_wait_for_an_agent_that_starts() {
+    #[rustfmt::skip]
+    let table: &[(&[&str], i32)] = &[
+        // verb, code
+        (&["status"],                      10), // it prints PRESSED
+        (&["explain"],                     0),
+        (&["top", "--once", "-o=ndjson"],  0),
+        (&["doctor"],                     1), // something is missing
+    ];
+    for (arguments, code) in table {
+        let agent = format!("--agent={}", starting_agent());
+        let ended = isobar(&[arguments, &[&*agent][..]].concat()).output().unwrap();
+        let stderr = text(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(*code), "{arguments:?}: {stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{arguments:?}: {stderr}");
+        assert!(stderr.starts_with("waiting for the agent on 127.0.0.1:"), "{stderr}");
+    }
+}
+
 #[test]
 fn watching_ends_where_the_agent_refuses() {
     #[rustfmt::skip]

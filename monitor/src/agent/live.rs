@@ -333,4 +333,15 @@ mod tests {
         assert_eq!(told(None), [format!("{of}; run with a larger --max-cgroups")]);
         assert_eq!(losses(Lost::default(), None), []);
     }
+
+    #[test]
+    fn losses_of_cgroups_ask_for_room_only_if_they_go_on() {
+        let told = losses(Lost { cgroups: 1, ..Lost::default() }, None);
+        let [Gap { detail, why: GapReason::Full, .. }] = &told[..] else { panic!("{told:?}") };
+        assert_eq!(
+            detail,
+            "not counted since the start: 1 waits of cgroups: the table of cgroups had no room; if it \
+             goes on, run with a larger --max-cgroups"
+        );
+    }
 }

@@ -5,7 +5,7 @@ mod print;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Error, Result, bail};
 use clap::ValueEnum;
 use isobar::agent::{Live, Observer, Plan};
 use isobar::clock;
@@ -14,6 +14,7 @@ use isobar::record::incident::words::clock as date;
 use isobar::scenario::{self, signals};
 use isobar::serve::address::Address;
 use isobar_core::model::decision::{Decision, Order, Ranking};
+use isobar_core::model::sample::{Gap, GapReason};
 use isobar_core::model::settings;
 use isobar_core::model::snapshot::Snapshot;
 use isobar_core::model::units::Moment;
@@ -32,6 +33,7 @@ use super::output::{Format, List, gap_text, say};
 use super::plan::PlanArgs;
 use super::range::{RangeArgs, Ticks};
 use super::run::SourceArgs;
+use super::terminal::harmless;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -261,9 +263,29 @@ fn of_node(args: &Args, mut plan: Plan) -> Result<Ranking> {
     let node = Live::open(&args.sources.options(&plan.settings.node.kubelet_root))?;
     let mut observer = Observer::new(node, plan);
     let ranking = observer.rank(purpose).expect("an observer has taken a sample before it ranks");
-    if ranking.n_candidates + ranking.n_spared == 0 {
-        let gaps = observer.gaps().iter().map(gap_text);
-        gaps.for_each(|gap| say(format_args!("cannot read {gap}")));
+    let sees_none = ranking.n_candidates + ranking.n_spared == 0;
+    let gaps = observer.gaps().iter();
+    // What hides a pod makes any ranking wrong; the rest tells why there may be none.
+    for gap in gaps.filter(|gap| sees_none || hides_pods(gap)) {
+        say(format_args!("cannot read {}", gap_text(gap)));
     }
-    Ok(ranking)
+    match observer.gaps().iter().find(|gap| hides_pods(gap)) {
+        Some(gap) if sees_none => Err(unseen(gap)),
+        _ => Ok(ranking),
+    }
+}
+
+/// True of a directory of cgroups that could not be listed: pods may be in it.
+fn hides_pods(gap: &Gap) -> bool {
+    gap.object.ends_with('/') && gap.why != GapReason::Gone
+}
+
+/// Why no pod is seen, by the first directory that could not be listed.
+fn unseen(gap: &Gap) -> Error {
+    let kind = match gap.why {
+        GapReason::Denied => io::ErrorKind::PermissionDenied,
+        _ => io::ErrorKind::Other,
+    };
+    Error::new(io::Error::new(kind, gap.detail.clone()))
+        .context(format!("no pod is seen, and cgroups are hidden in {}", harmless(&gap.object)))
 }

@@ -298,13 +298,17 @@ fn no_kubelet(fields: &mut Fields<'_>, has_head: bool) -> Option<String> {
             "expected kind KubeletConfiguration of apiVersion {KUBELET_VERSION}, or kind {KIND}"
         ));
     }
-    let has_any = KUBELET.iter().any(|key| fields.raw(key.name).is_some());
-    (!has_any).then(|| {
-        format!(
-            "no field of a KubeletConfiguration ({KUBELET_VERSION}) is in it; the kubelet's file is \
-             mostly /var/lib/kubelet/config.yaml"
-        )
+    (!has_any(fields)).then(|| {
+        format!("{}; the kubelet's file is mostly /var/lib/kubelet/config.yaml", without_fields())
     })
+}
+
+fn has_any(fields: &mut Fields<'_>) -> bool {
+    KUBELET.iter().any(|key| fields.raw(key.name).is_some())
+}
+
+fn without_fields() -> String {
+    format!("no field of a KubeletConfiguration ({KUBELET_VERSION}) is in it")
 }
 
 /// What the kubelet's file or answer says, and in an answer what it left out because it is empty.
@@ -313,14 +317,21 @@ fn kubelet_layers<'a>(fields: Fields<'a>, left_out: Option<Fields<'a>>) -> Vec<L
     let (mut layer, mut empty) = (Layer::default(), Layer::default());
     match fields.field("kubeletconfig") {
         Some(inner) => {
-            if let Some(mut inner) = inner.map() {
+            if let Some(mut keys) = inner.map() {
+                // A kubelet answers with some of these in any case.
+                if !has_any(&mut keys) {
+                    inner.problem(without_fields());
+                }
                 // The kubelet gives this one a value in any case: it has answered all that it has.
-                let is_whole = inner.field("evictionPressureTransitionPeriod").is_some();
+                let is_whole = keys.field("evictionPressureTransitionPeriod").is_some();
                 if let Some(mut left_out) = left_out.filter(|_| is_whole) {
                     empty.take(&mut left_out, KUBELET, "");
                 }
-                layer.take(&mut inner, KUBELET, "");
+                layer.take(&mut keys, KUBELET, "");
             }
+        }
+        None if fields.raw("kubeletconfig").is_some() => {
+            fields.problem("kubeletconfig", without_fields());
         }
         None => layer.take(&mut fields, KUBELET, ""),
     }

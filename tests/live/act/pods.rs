@@ -44,6 +44,25 @@ fn kill_spares_the_sandbox() {
     }
 }
 
+#[test]
+fn kill_ends_a_container_that_was_started_again_beside_another() {
+    for step in [StopContainers, KillContainers] {
+        let Some(root) = Cgroup::new("again") else { return };
+        let pod = Pod::new(&root);
+        let anew = pod.pod().child(format!("cri-containerd-{}.scope", "0e".repeat(32)));
+        anew.spawn("exec sleep 100");
+        anew.wait_for(1);
+        let (mut actor, _state) = actor();
+        // The API names one as it runs, and of the other the one before.
+        let named = [Pod::CONTAINER, &"0a".repeat(32)].map(|id| format!("containerd://{id}"));
+        let target = Target { containers: named.into(), ..pod.target() };
+        let outcome = actor.take(&enforced(step, target));
+        assert_eq!(outcome.result, Done, "{step:?} {outcome:?}");
+        wait("both are empty", || pod.container.pids().is_empty() && anew.pids().is_empty());
+        assert_eq!(pod.sandbox.pids().len(), 1, "{step:?} {outcome:?}");
+    }
+}
+
 /// Two pods as one candidate, each in a cgroup of its own, which is removed after it.
 fn two(root: &Cgroup) -> ([(Pod, Cgroup); 2], Target) {
     let pods = ["one", "other"].map(|name| {

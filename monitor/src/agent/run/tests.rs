@@ -26,6 +26,8 @@ struct Counted {
     takes: Duration,
     panics: bool,
     cgroup_root: Option<PathBuf>,
+    /// Called while the kernel side is being detached.
+    leaving: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl Source for Counted {
@@ -47,7 +49,8 @@ impl Source for Counted {
         self.cgroup_root.clone()
     }
 
-    fn leave(self, _: Duration) -> usize {
+    fn leave(mut self, _: Duration) -> usize {
+        self.leaving.take().into_iter().for_each(|leaving| leaving());
         0
     }
 
@@ -74,6 +77,7 @@ fn counted() -> (Counted, Arc<AtomicU64>, Arc<AtomicU64>) {
         takes: Duration::ZERO,
         panics: false,
         cgroup_root: None,
+        leaving: None,
     };
     (sampler, asked, dropped)
 }
@@ -120,6 +124,46 @@ fn run_finishes_a_tick_before_it_leaves() {
         assert_eq!(asked.load(Ordering::SeqCst), 1, "{takes}");
         assert_eq!(suspected.load(Ordering::SeqCst), n_finished, "{takes}");
     }
+}
+
+#[test]
+fn run_gives_port_and_lock_back_before_it_detaches() {
+    let (dir, cgroups) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    // No other test has a port of this address.
+    let any = SocketAddr::from(([127, 0, 13, 13], 0));
+    let port = TcpListener::bind(any).unwrap().local_addr().unwrap();
+    let enforcing = |plan: &mut Plan| plan.settings.relief.enforce.insert(StepKind::Reclaim);
+    let bound = {
+        let state = dir.path().to_owned();
+        move || {
+            let mut plan = Plan::default();
+            enforcing(&mut plan);
+            Authority::new(Mode::Configured, &state).bind(&mut plan.settings).map(|()| plan)
+        }
+    };
+    let held = bound.clone();
+    let (tell, told) = std::sync::mpsc::channel();
+    let (mut sampler, ..) = counted();
+    // Where no step can be taken it would give the lock back at once.
+    sampler.cgroup_root = Some(cgroups.path().into());
+    sampler.leaving = Some(Box::new(move || {
+        // The server's thread ends by itself, a moment after it was asked to.
+        let is_free = (0..100).any(|_| {
+            let is_free = TcpListener::bind(port).is_ok();
+            (!is_free).then(|| std::thread::sleep(Duration::from_millis(50)));
+            is_free
+        });
+        tell.send((is_free, bound().is_ok())).unwrap();
+    }));
+    let options = options(port, Some(Duration::from_millis(100)));
+    let mut options = Options { state_dir: dir.path().into(), ..options };
+    enforcing(&mut options.orders.plan);
+    let opened = || {
+        assert!(TcpListener::bind(port).is_err() && held().is_err(), "it has both");
+        Ok::<_, AgentError>(sampler)
+    };
+    run(options, opened).unwrap();
+    assert_eq!(told.recv().unwrap(), (true, true), "the port, the lock");
 }
 
 #[test]

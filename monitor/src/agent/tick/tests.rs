@@ -139,6 +139,14 @@ fn reload_hands_the_lock_over_once_nothing_is_enforced() {
 }
 
 #[test]
+fn words_tell_that_nothing_is_evicted_without_a_cluster() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut orders = orders(&[StepKind::Evict], &[]);
+    let tick = tick(dir.path(), &mut orders);
+    assert_eq!(tick.words(), "enforcing evict (not possible here: evict)");
+}
+
+#[test]
 fn reload_enforces_once_what_was_in_the_way_is_mended() {
     let dir = tempfile::tempdir().unwrap();
     let ledger = dir.path().join("ledger.json");

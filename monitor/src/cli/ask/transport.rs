@@ -42,14 +42,28 @@ pub(super) fn get(address: &Address, path: &str) -> Result<Option<Reply>> {
     match reply {
         Ok(reply) => Ok(Some(reply)),
         Err(why) => match why.kind() {
-            ErrorKind::ConnectionRefused => Ok(None),
-            ErrorKind::NotFound if !matches!(address, Address::Tcp(_)) => Ok(None),
+            kind if is_absent(address, kind) => Ok(None),
             ErrorKind::TimedOut | ErrorKind::WouldBlock => bail!(
                 "the agent on {address} did not answer within {} s; it may still be starting",
                 within.as_secs()
             ),
             _ => Err(why).with_context(|| format!("cannot ask the agent on {address}")),
         },
+    }
+}
+
+/// True if a failure of this kind says that no agent listens there.
+fn is_absent(address: &Address, kind: ErrorKind) -> bool {
+    use ErrorKind::{
+        AddrNotAvailable, ConnectionRefused, HostUnreachable, NetworkUnreachable, NotFound,
+    };
+    match (address, kind) {
+        (_, ConnectionRefused) | (Address::Unix(_), NotFound) => true,
+        // In a network namespace whose `lo` is down. The agent of another machine may well listen.
+        (Address::Tcp(at), AddrNotAvailable | HostUnreachable | NetworkUnreachable) => {
+            at.ip().is_loopback()
+        }
+        _ => false,
     }
 }
 
@@ -121,6 +135,34 @@ mod tests {
         ];
         for (path, want) in table {
             assert_eq!(patience(path), want, "{path}");
+        }
+    }
+
+    #[test]
+    fn is_absent_of_each_kind_of_failure() {
+        use ErrorKind as Kind;
+        #[rustfmt::skip]
+        let table = [
+            // failure, of loopback, of another machine, of a socket file
+            (Kind::ConnectionRefused,  true,  true,  true),
+            (Kind::NetworkUnreachable, true,  false, false),
+            (Kind::HostUnreachable,    true,  false, false),
+            (Kind::AddrNotAvailable,   true,  false, false),
+            (Kind::NotFound,           false, false, true),
+            (Kind::PermissionDenied,   false, false, false),
+            (Kind::TimedOut,           false, false, false),
+            (Kind::ConnectionReset,    false, false, false),
+        ];
+        for (kind, loopback, machine, file) in table {
+            let cases = [
+                ("127.0.0.1:1", loopback),
+                ("[::1]:1", loopback),
+                ("192.0.2.1:1", machine),
+                ("unix:/run/a", file),
+            ];
+            for (address, want) in cases {
+                assert_eq!(is_absent(&address.parse().unwrap(), kind), want, "{kind:?} {address}");
+            }
         }
     }
 

@@ -319,3 +319,13 @@ fn defaults_have_the_usual_pressure_thresholds() {
     let none = of("evictionPressure: []").unwrap().settings;
     assert_eq!(none.eviction.pressure, []);
 }
+
+#[test]
+fn unknown_keys_beyond_many_have_no_suggestion() {
+    let text = format!("{HEAD}{}", "evictonHard: {}\n".repeat(102));
+    let told = settings(&text, "f", Path::new("")).unwrap_err().to_string();
+    let lines: Vec<&str> = told.lines().collect();
+    let n_suggested = lines.iter().take_while(|line| line.contains("did you mean")).count();
+    assert_eq!((lines.len(), n_suggested), (102, 100), "{told}");
+    assert!(lines[100].ends_with("evictonHard: unknown key"), "{told}");
+}

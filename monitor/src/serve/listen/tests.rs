@@ -3,6 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 
 use axum::routing::get;
 use rustix::io::ioctl_fionread;
@@ -36,6 +37,55 @@ fn begin_bounds_what_the_kernel_keeps_of_a_response() {
     let taken = usize::try_from(ioctl_fionread(&client).unwrap()).unwrap();
     let ahead = n_made.load(Ordering::Relaxed).saturating_sub(READ + taken);
     assert!(ahead < 1 << 20, "{ahead} bytes are sent ahead");
+}
+
+/// Tells when it is dropped.
+struct Ended(mpsc::Sender<()>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // The test may have failed already.
+        let _ = self.0.send(());
+    }
+}
+
+#[test]
+fn serve_ends_what_stands_still() {
+    const SOON: Duration = Duration::from_secs(5);
+    const AT_LAST: Duration = Duration::from_secs(25);
+    let (to, unread_ended) = mpsc::channel();
+    let endless = move || {
+        let (to, piece) = (Ended(to.clone()), vec![7; PIECE]);
+        let pieces = std::iter::repeat_with(move || {
+            let _: &Ended = &to;
+            Ok::<_, io::Error>(piece.clone())
+        });
+        async move { Body::from_stream(tokio_stream::iter(pieces)) }
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    let router = Router::new().route("/", get(endless));
+    let _server = Server::begin(Listener::Tcp(listener), router).unwrap();
+
+    let begun = clock::now().boot;
+    let waited = || Duration::from_nanos(clock::now().boot.since(begun).0);
+    let connect = |request: &str| {
+        let mut client = TcpStream::connect(address).unwrap();
+        client.write_all(request.as_bytes()).unwrap();
+        client
+    };
+    let mut half_asked = connect("GET / HTTP/1.1\r\nHost: local");
+    let _unread = connect("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    half_asked.set_read_timeout(Some(AT_LAST)).unwrap();
+    let left = half_asked.read(&mut [0; 1]);
+    let is_over = match &left {
+        Ok(n) => *n == 0,
+        Err(why) => why.kind() == io::ErrorKind::ConnectionReset,
+    };
+    assert!(is_over && waited() > SOON, "half a request: {left:?}, {:?}", waited());
+    let left = unread_ended.recv_timeout(AT_LAST);
+    assert!(left.is_ok() && waited() > SOON, "an answer: {left:?}, {:?}", waited());
 }
 
 #[tokio::test]

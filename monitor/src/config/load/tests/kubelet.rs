@@ -127,6 +127,7 @@ fn over_reports_problems_where_they_are() {
         ("maxPods: 1",  "[]",              "the kubelet's /configz:1:1: expected a mapping, found a list"),
         ("maxPods: 1",  "",                "the kubelet's /configz:1:1: the file holds no document"),
         ("maxPods: 1",  "{\"a\": 1}",      "the kubelet's /configz:1:1: kind: expected kind KubeletConfiguration of apiVersion kubelet.config.k8s.io/v1beta1"),
+        ("maxPods: 1",  "{\"kubeletconfig\": {}}", "the kubelet's /configz:1:19: kubeletconfig: no field of a KubeletConfiguration"),
         ("maxPods: x",  ANSWER,            "f:3:10: maxPods: expected a whole number, found the text \"x\""),
         // What each says alone is right; the kubelet refuses both together.
         ("systemReservedCgroup: /a", ANSWER, "can't use reservedSystemCPUs (--reserved-cpus) with systemReservedCgroup"),
@@ -149,6 +150,10 @@ fn kubelet_refuses_what_is_no_kubelets_file() {
         ("foo: bar",                                      "no field of a KubeletConfiguration"),
         ("apiVersion: kubelet.config.k8s.io/v1",          "expected kind KubeletConfiguration of apiVersion kubelet.config.k8s.io/v1beta1"),
         ("apiVersion: kubelet.config.k8s.io/v1\nkind: KubeletConfiguration\nmaxPods: 9", "expected kind KubeletConfiguration"),
+        ("{\"kubeletconfig\":{}}",                        ":1:18: kubeletconfig: no field of a KubeletConfiguration"),
+        ("{\"kubeletconfig\":{\"foo\":1}}",               ":1:18: kubeletconfig: no field of a KubeletConfiguration"),
+        ("{\"kubeletconfig\":null,\"maxPods\":9}",        ":1:18: kubeletconfig: no field of a KubeletConfiguration"),
+        ("{\"kubeletconfig\":[]}",                        "kubeletconfig: expected a mapping"),
         ("apiVersion: v1\nkind: ConfigMap",               "expected kind KubeletConfiguration"),
     ];
     for (text, want) in table {
