@@ -14,6 +14,7 @@ use super::waiting::{
 use super::{holders, movers};
 use crate::model::cgroup::Limit;
 use crate::model::decision::{Decision, Taker};
+use crate::model::pod::Place;
 use crate::model::snapshot::{Blame, Scope, Snapshot};
 use crate::model::threshold;
 use crate::model::units::{Bytes, Nanos};
@@ -47,10 +48,17 @@ fn killed(last: &OomRecord, n_before: usize, snapshot: &Snapshot) -> String {
     let path = || Some(last.victim_path.as_ref()?.segments().next_back()?.to_owned());
     let known = snapshot.scopes.get(&last.kill.victim).map(short_name);
     let victim = last.victim.clone().or(known).or_else(path);
-    let limit = last.kill.limit.and_then(|id| snapshot.scopes.get(&id)?.files.as_ref()?.memory.max);
+    let reached = last.kill.limit.and_then(|id| snapshot.scopes.get(&id));
+    let limit = reached.and_then(|scope| scope.files.as_ref()?.memory.max);
+    let class = reached.and_then(|scope| match scope.place {
+        Place::Qos { class } => Some(format!("{class:?} ")),
+        _ => None,
+    });
     let why = match (OomLimit::of(&last.kill, snapshot), limit) {
         (OomLimit::Node, _) => "the node was out of memory".into(),
-        (OomLimit::Kubepods, _) => "the limit of all pods was reached".into(),
+        (OomLimit::Kubepods, _) => {
+            format!("the limit of all {}pods was reached", class.unwrap_or_default())
+        }
         (OomLimit::Own, Some(Limit::At(limit))) => {
             format!("its own limit of {} was reached, not the node's", Bytes(limit))
         }

@@ -4,7 +4,7 @@ use super::*;
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, MemoryFiles, MemoryStat};
 use crate::model::condition::{self, Condition, ConditionName, ScopeName, Status};
 use crate::model::decision::{Hold, Loss, Met, Order, Ranking, Taker, Trigger};
-use crate::model::pod::Place;
+use crate::model::pod::{Place, QosClass};
 use crate::model::sample::{Moment, Resident, Runner};
 use crate::model::snapshot::{CpuWait, Waited};
 use crate::model::stall::{Coverage, OomKill};
@@ -224,6 +224,8 @@ fn headline_tells_an_oom_kill_for_a_minute() {
     snapshot.at.wall = at;
     let pods = Scope { place: Place::Kubepods, ..Scope::default() };
     snapshot.scopes.insert(CgroupId(9), pods);
+    let class = Place::Qos { class: QosClass::BestEffort };
+    snapshot.scopes.insert(CgroupId(8), Scope { place: class, ..Scope::default() });
     let kill = |seconds_ago: u64, limit: Option<u64>, limit_known| {
         let at = Moment { wall: at.since(Nanos(seconds_ago * Nanos::SECOND.0)), ..snapshot.at };
         let kill = OomKill {
@@ -243,6 +245,7 @@ fn headline_tells_an_oom_kill_for_a_minute() {
     let table = [
         vec![kill(3, Some(2), true)],
         vec![kill(3, Some(9), true)],
+        vec![kill(3, Some(8), true)],
         vec![OomRecord { victim: Some("shop/web".into()), ..kill(3, None, true) }],
         vec![kill(3, None, false)],
         vec![gone],
