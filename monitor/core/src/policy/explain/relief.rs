@@ -33,6 +33,8 @@ fn whole(action: &Action, now: Nanos) -> Vec<String> {
     let mut all = vec![self::action(action, now), choice(action)];
     let left = time(action.deadline.since(now));
     all.push(match action.escalates_to {
+        // It waits for the kernel, which may never take it.
+        _ if action.step == StepKind::Mark => "each step after it is chosen anew".into(),
         Some(next) => format!("if it has not helped within {left}: {} it", verbs(next).0),
         None => format!("if it has not helped within {left}: no further step for this candidate"),
     });
