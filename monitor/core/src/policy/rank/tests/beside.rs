@@ -172,3 +172,31 @@ fn cause_of_a_full_disk_is_no_growth_within_a_request_beside_what_no_pod_took() 
         assert_eq!(field.takers(1).len(), usize::from(want), "{request} {unattributed}");
     }
 }
+
+#[test]
+fn may_be_slowed_is_what_the_cluster_needs_and_holds_more_than_it_requests() {
+    use SparedReason::{Critical, Isobar, Mirror, NeverTouch, NotYetNamed, OptedOut, Static};
+    #[rustfmt::skip]
+    let table = [
+        // why it is spared, request, use; may be slowed down
+        (Some(Critical),    "64Mi", "65Mi", true),
+        (Some(Static),      "0",    "1Mi",  true),
+        (Some(Mirror),      "64Mi", "1Gi",  true),
+        (Some(Critical),    "64Mi", "64Mi", false),
+        (Some(Critical),    "-",    "1Gi",  false), // what it was promised is not known
+        (Some(Critical),    "64Mi", "-",    false),
+        (Some(OptedOut),    "64Mi", "1Gi",  false),
+        (Some(NeverTouch),  "64Mi", "1Gi",  false),
+        (Some(Isobar),      "64Mi", "1Gi",  false),
+        (Some(NotYetNamed), "64Mi", "1Gi",  false),
+        (None,              "64Mi", "1Gi",  false), // a candidate
+    ];
+    for (spared, request, usage, want) in table {
+        let one = Contender { spared, ..pod("one", QosClass::Burstable, 0, request, usage) };
+        let pods = [one, pod("other", QosClass::Burstable, 0, "64Mi", "1Gi")];
+        let rules = settings::Ranking::default();
+        let field = Field::new(&pods, purpose("memory.available"), Order::Cause, &rules);
+        assert_eq!(field.may_be_slowed("one"), want, "{spared:?} {request} {usage}");
+        assert!(!field.may_be_slowed("other"));
+    }
+}
