@@ -65,8 +65,10 @@ mod tests {
 
     #[test]
     fn kept_cache_is_what_min_protects_all_the_way_down() {
-        let table: [(&[(&str, u64, u64, u64)], u64, u64); 8] = [
-            // path, memory.min, used, of it cache; kept of the node, and in /pods
+        /// A path, `memory.min`, what is used, and of that cache.
+        type Row = (&'static str, u64, u64, u64);
+        let table: [(&[Row], u64, u64); 8] = [
+            // cgroups; kept of the node, and in /pods
             (&[("/pods", 0, 100, 80), ("/pods/a", 0, 100, 80)], 0, 0),
             (&[("/a.service", 60, 100, 80)], 40, 0),
             (&[("/a.service", u64::MAX, 100, 80)], 80, 0),
@@ -89,7 +91,7 @@ mod tests {
                 "/pods" => CgroupId(2),
                 other => CgroupId(2 + u64::from(other.as_bytes()[other.len() - 1])),
             };
-            let group = |(path, min, used, cache): &(&str, u64, u64, u64)| {
+            let group = |(path, min, used, cache): &Row| {
                 let stat = MemoryStat { inactive_file: Bytes(*cache), ..MemoryStat::default() };
                 let min = if *min == u64::MAX { Limit::Max } else { Limit::At(*min) };
                 let memory = MemoryFiles {
