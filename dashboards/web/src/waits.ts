@@ -95,9 +95,9 @@ export function lately(past: Past[], seconds: number): Pairs {
   return { pairs: summed(kept.map(({ aggressions }) => aggressions)), over };
 }
 
-/** The cgroups because of which other pods and services lost most, greatest first. */
+/** The cgroups because of which others lost most, greatest first; not what a pod lost to its own containers. */
 export function aggressors(view: Snapshot, pairs: Blame[], n: number) {
-  const units = unitsOf(view);
+  const units = unitsOf(view).filter(({ place }) => place.kind === "pod");
   const isOwn = ({ victimPath, aggressorPath }: Blame) => units.some((unit) => isIn(unit, victimPath) && isIn(unit, aggressorPath));
   const harm = new Map<number, { id: number; path: string | null | undefined; time: Nanos; loss: Nanos }>();
   for (const blame of pairs) {

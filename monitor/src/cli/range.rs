@@ -197,8 +197,7 @@ impl Ticks {
         Ok(None)
     }
 
-    /// The last tick's decision in sentences, without what was ended before: a range tells of that in its
-    /// place.
+    /// The last tick's decision in sentences, without what was ended before, of which a range tells anyway.
     pub(crate) fn explain(&self, step: &Step) -> Explanation {
         let settings = self.replay.engine().map(Engine::settings);
         explain_by(settings, &[], &step.snapshot, &step.decision)

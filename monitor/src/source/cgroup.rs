@@ -49,8 +49,10 @@ pub(crate) struct Tick {
     pub(crate) number: u64,
     /// On the clock of `Moment::boot`.
     pub(crate) now: Nanos,
-    /// `/proc/pressure`, just read.
+    /// `/proc/pressure`.
     pub(crate) pressure: Pressures,
+    /// It was read in this tick.
+    pub(crate) is_pressure_new: bool,
     /// The node reclaimed memory since the last tick, from whomever.
     pub(crate) is_reclaimed: bool,
 }
@@ -206,7 +208,7 @@ impl Tree {
         let takes_preference =
             stat.st_uid == 0 || parent.is_some_and(|parent| parent.uid == stat.st_uid);
         let mut quiet_above =
-            parent.map(|parent| parent.quiet.files(walk.tick.now)).unwrap_or_default();
+            parent.map(|up| up.quiet.files(walk.tick.now, &group.quiet)).unwrap_or_default();
         // The root's is filled from the disks' own statistics, which a queue may not keep.
         if parent.is_some_and(|parent| parent.parent().is_none()) {
             quiet_above.remove(File::IoStat);

@@ -143,11 +143,11 @@ impl Sampler {
         let mut gaps = Gaps::default();
         let mut node = self.node.read(at.boot, &mut gaps);
         node.filesystems = self.disks.read(at.boot, &mut gaps);
-        let pressure = node.pressure;
+        let (pressure, is_pressure_new) = (node.pressure, node.pressure_read.is_none());
         let scanned = node.reclaim.map(|reclaim| reclaim.scanned);
         let is_reclaimed = scanned.is_none() || scanned != self.scanned;
         self.scanned = scanned;
-        let tick_now = Tick { number: tick, now: at.boot, pressure, is_reclaimed };
+        let tick_now = Tick { number: tick, now: at.boot, pressure, is_pressure_new, is_reclaimed };
         let cgroups = self.tree.read(&tick_now, awake, &mut gaps);
         node.memory = self.node.memory(&mut gaps);
         let own = self.own_cgroup();

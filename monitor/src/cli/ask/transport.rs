@@ -54,15 +54,11 @@ pub(super) fn get(address: &Address, path: &str) -> Result<Option<Reply>> {
 
 /// True if a failure of this kind says that no agent listens there.
 fn is_absent(address: &Address, kind: ErrorKind) -> bool {
-    use ErrorKind::{
-        AddrNotAvailable, ConnectionRefused, HostUnreachable, NetworkUnreachable, NotFound,
-    };
+    use ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable, NotFound};
     match (address, kind) {
         (_, ConnectionRefused) | (Address::Unix(_), NotFound) => true,
         // In a network namespace whose `lo` is down. The agent of another machine may well listen.
-        (Address::Tcp(at), AddrNotAvailable | HostUnreachable | NetworkUnreachable) => {
-            at.ip().is_loopback()
-        }
+        (Address::Tcp(at), HostUnreachable | NetworkUnreachable) => at.ip().is_loopback(),
         _ => false,
     }
 }
@@ -147,7 +143,7 @@ mod tests {
             (Kind::ConnectionRefused,  true,  true,  true),
             (Kind::NetworkUnreachable, true,  false, false),
             (Kind::HostUnreachable,    true,  false, false),
-            (Kind::AddrNotAvailable,   true,  false, false),
+            (Kind::AddrNotAvailable,   false, false, false), // no port is free
             (Kind::NotFound,           false, false, true),
             (Kind::PermissionDenied,   false, false, false),
             (Kind::TimedOut,           false, false, false),

@@ -223,7 +223,10 @@ impl Group {
         let is_fresh = self.read_pressure(quiet, now, on)?;
         self.read_files(File::EVENTS.into_iter().filter(|file| !quiet.has(*file)), now, on)?;
         quiet.files().for_each(|file| file.carry(&self.last, now));
-        self.quiet.note(&self.last, now, on.tick.now);
+        let is_root = self.last.parent.is_none() && on.root.extent == Extent::Whole;
+        if is_fresh || is_root && on.tick.is_pressure_new {
+            self.quiet.note(&self.last, now, on.tick.now);
+        }
         // A file with a gap must be read every tick, because every sample must report the gap.
         let is_whole = |file: &File| !self.failed.has(*file) && !self.unknown.has(*file);
         let all_whole = File::PRESSURE.iter().chain(&File::EVENTS).all(is_whole);

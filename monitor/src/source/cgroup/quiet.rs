@@ -6,8 +6,9 @@
 //! says nothing of those below: the kernel fills it from the disks' statistics, and counts none where
 //! `queue/iostats` is 0, while each cgroup counts its own (`blkcg_fill_root_iostats`, block/blk-cgroup.c).
 //!
-//! The kernel counts a total up to the instant at which the file is read (`psi_show`, kernel/sched/psi.c).
-//! What grows in a child after its parent was read shows in the parent at the next tick, and is read then.
+//! The kernel counts a total up to the instant at which the file is read (`psi_show`, kernel/sched/psi.c), so
+//! a child's last reading is still true if the parent has stood still since an earlier one. A parent's total is
+//! a mean over its busy CPUs in whole microseconds: of hundreds it may grow some ticks late.
 
 use super::files::{File, FileSet};
 use isobar_core::model::cgroup::Cgroup;
@@ -18,31 +19,36 @@ use isobar_core::model::units::{Nanos, Percent};
 pub(crate) struct Quiet {
     /// When the files were last read.
     read: Nanos,
-    /// Those of [`File::INHERITED`] that said then what they had said the time before.
-    still: FileSet,
+    /// When each file of [`File::INHERITED`] was first read as it is.
+    since: [Option<Nanos>; File::INHERITED.len()],
 }
 
 impl Quiet {
     /// Compares two readings, the second of them made at `at`.
     pub(crate) fn note(&mut self, before: &Cgroup, now: &Cgroup, at: Nanos) {
         self.read = at;
-        let files = File::INHERITED.into_iter();
-        self.still = files.filter(|file| is_same(*file, before, now)).collect();
+        for (file, since) in File::INHERITED.into_iter().zip(&mut self.since) {
+            let is_same = is_same(file, before, now);
+            *since = is_same.map(|is_same| since.filter(|_| is_same).unwrap_or(at));
+        }
     }
 
-    /// The files that were read `now` and stand still.
-    pub(crate) fn files(&self, now: Nanos) -> FileSet {
-        if self.read == now { self.still } else { FileSet::default() }
+    /// The files that were read `now` and have stood still since the last reading of a cgroup `below`.
+    pub(crate) fn files(&self, now: Nanos, below: &Self) -> FileSet {
+        let files = File::INHERITED.into_iter().zip(self.since);
+        let stands = |since: Nanos| self.read == now && since <= below.read;
+        files.filter(|(_, since)| since.is_some_and(stands)).map(|(file, _)| file).collect()
     }
 }
 
-/// Whether it is known that nothing was counted in between.
-fn is_same(file: File, before: &Cgroup, now: &Cgroup) -> bool {
+/// Whether nothing was counted in between; `None` if it is not known.
+fn is_same(file: File, before: &Cgroup, now: &Cgroup) -> Option<bool> {
     let totals =
         |pressure: Pressure| [pressure.some, pressure.full].map(|line| line.map(|line| line.total));
     match (file.pressure(before), file.pressure(now)) {
-        (Some(before), Some(now)) => totals(before) == totals(now),
-        _ => file == File::IoStat && now.io.is_some() && before.io == now.io,
+        (Some(before), Some(now)) => Some(totals(before) == totals(now)),
+        _ if file == File::IoStat => Some(before.io? == now.io?),
+        _ => None,
     }
 }
 

@@ -42,6 +42,7 @@ fn read_tells_what_cannot_be_read_from_what_is_gone() {
         number,
         now: Nanos(number * Nanos::SECOND.0),
         pressure: Pressures::default(),
+        is_pressure_new: true,
         is_reclaimed: false,
     };
     let mut tree = Tree::new(Root::open(top.path()).unwrap(), Budget::of(0));
@@ -82,7 +83,13 @@ fn sleepers_give_their_descriptors_to_those_that_run() {
     let mut usage = |who: &Awake, name: &str| {
         number += 1;
         let now = Nanos(number * Nanos::SECOND.0);
-        let tick = Tick { number, now, pressure: Pressures::default(), is_reclaimed: false };
+        let tick = Tick {
+            number,
+            now,
+            pressure: Pressures::default(),
+            is_pressure_new: true,
+            is_reclaimed: false,
+        };
         let found = tree.read(&tick, who, &mut Gaps::default());
         let one = found.iter().find(|(_, group)| group.path.0.ends_with(name));
         one.map(|(id, group)| (*id, group.cpu.usage.expect("known").0)).expect("it is there")

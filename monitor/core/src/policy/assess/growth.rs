@@ -79,6 +79,8 @@ struct Room {
     cache: Bytes,
     /// Of that cache, what cannot be freed while it is read back as fast as it is dropped.
     active: Bytes,
+    /// Of that cache, what `memory.min` keeps.
+    kept: Bytes,
     /// Whether only pods at limits of their own drop cache.
     is_apart: bool,
     /// Whether poor reclaim efficiency reduces the cache that counts.
@@ -105,9 +107,7 @@ pub fn outlooks(
     let pods = kubepods.and_then(|(id, scope)| {
         let knows_causes = sample.kernel.as_ref().is_some_and(|kernel| kernel.covers.memory_causes);
         let (reading, room) = read_pods(scope, knows_causes, now)?;
-        let kept = kept_cache(sample, Some(id));
-        let room =
-            room.map(|room| Room { cache: Bytes(room.cache.0.saturating_sub(kept.0)), ..room });
+        let room = room.map(|room| Room { kept: kept_cache(sample, Some(id)), ..room });
         push(pods, reading);
         Some(outlook(ScopeName::Kubepods, pods, reading, room, limited.pods))
     });
@@ -148,12 +148,12 @@ pub fn is_thrashing(met: &Met, outlooks: &[Outlook]) -> bool {
 fn read_node(sample: &Sample, at: Nanos) -> Option<(Reading, Option<Room>)> {
     let memory = sample.node.memory?;
     let free = Bytes(memory.free.0.min(memory.available.0));
-    let kept = kept_cache(sample, None);
-    let cache = Bytes(memory.available.0.saturating_sub(free.0).saturating_sub(kept.0));
+    let cache = Bytes(memory.available.0.saturating_sub(free.0));
     let demand = memory.in_use();
     let reading = Reading { at, demand, with_active: None, reclaim: sample.node.reclaim };
     let active = Bytes(0);
-    Some((reading, Some(Room { free, cache, active, is_apart: false, in_vain_counts: true })))
+    let kept = kept_cache(sample, None);
+    Some((reading, Some(Room { free, cache, active, kept, is_apart: false, in_vain_counts: true })))
 }
 
 /// kubepods: the limit less its usage, and its page cache, also what is active of it, as `MemAvailable`
@@ -173,6 +173,7 @@ fn read_pods(kubepods: &Scope, knows_causes: bool, at: Nanos) -> Option<(Reading
         free: Bytes(max.saturating_sub(current.0)),
         cache: Bytes(current.0 - used),
         active,
+        kept: Bytes(0),
         is_apart: stalls == Some(false) && knows_causes,
         in_vain_counts: stalls == Some(true),
     });
@@ -229,7 +230,7 @@ fn outlook(
     let readings = ring.iter().rev().map(|reading| (reading.at, in_use(reading)));
     let growth = takers::rate(readings).map(|rate| u64::try_from(rate).unwrap_or(0));
     let left = room.map(|room| {
-        let kept = if is_read_back { room.active.0 } else { 0 };
+        let kept = if is_read_back { room.active.max(room.kept).0 } else { room.kept.0 };
         left(Room { cache: Bytes(room.cache.0.saturating_sub(kept)), ..room }, efficiency)
     });
     let lasts = left.zip(growth).and_then(|(left, growth)| lasts(left.0, growth, limited));

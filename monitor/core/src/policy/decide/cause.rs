@@ -23,6 +23,8 @@ use crate::policy::rank::{Field, Purpose};
 
 /// Bytes: with less left, memory is short and not only foretold to be, where no hard threshold says.
 const USUAL_LINE: u64 = 100 << 20;
+/// So many parties outside pods are squeezed before another one pays.
+const SQUEEZED: usize = 16;
 /// That line is at most one part in so many of all memory.
 const LARGEST_LINE: u64 = 10;
 
@@ -107,7 +109,11 @@ impl Shortage<'_> {
         let alone: Vec<&Taker> = alone.into_iter().collect();
         let alike: Vec<&Taker> = field.outside_alike().iter().collect();
         let all = [alone, alike].into_iter().find(|all| !all.is_empty() && is_most(all))?;
-        all.into_iter().find_map(|taker| squeeze(question, standing, reason, &candidate_of(taker)))
+        // One that pays waits for no more of them.
+        let most = if is_emergency(&reason.threshold, reason.measured) { 1 } else { SQUEEZED };
+        all.into_iter()
+            .take(most)
+            .find_map(|taker| squeeze(question, standing, reason, &candidate_of(taker)))
     }
 
     /// Who took it is ended, and marked if it is no candidate. If neither can be done and a hard
@@ -320,10 +326,11 @@ fn squeeze(
     first: &Met,
     taker: &Candidate,
 ) -> Option<Proposal> {
+    if standing.was_tried(first, &taker.uid, StepKind::Squeeze) {
+        return None;
+    }
     let target = target_of(taker, question);
-    let able = Able::of(question, &target, first, None);
-    let is_new = !standing.was_tried(first, &target.uid, StepKind::Squeeze);
-    let can = is_new && able.can(StepKind::Squeeze);
+    let can = Able::of(question, &target, first, None).can(StepKind::Squeeze);
     can.then(|| Proposal::gentle(StepKind::Squeeze, target, first))
 }
 

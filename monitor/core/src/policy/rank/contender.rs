@@ -201,6 +201,9 @@ fn template(pod: &Pod) -> Option<Owner> {
 }
 
 fn spared(pod: &Pod, rules: &settings::Ranking) -> Option<SparedReason> {
-    let opted_out = pod.labels.get(&rules.opt_out_label).is_some_and(|value| value == "true");
-    critical::spared_as(pod).or_else(|| opted_out.then_some(SparedReason::OptedOut))
+    critical::spared_as(pod).or_else(|| is_opted_out(pod, rules).then_some(SparedReason::OptedOut))
+}
+
+pub(super) fn is_opted_out(pod: &Pod, rules: &settings::Ranking) -> bool {
+    pod.labels.get(&rules.opt_out_label).is_some_and(|value| value == "true")
 }

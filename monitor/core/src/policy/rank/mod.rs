@@ -116,8 +116,10 @@ struct Known {
     caches: BTreeMap<CgroupId, Bytes>,
     stalls: Option<Stalls>,
     took: BTreeSet<CgroupId>,
-    /// See [`Field::outside_alike`].
+    /// What [`Field::outside_alike`] tells.
     outside_alike: Vec<Taker>,
+    /// Pods that opted out, or that are never touched, whatever else spares them.
+    untouchable: BTreeSet<String>,
 }
 
 impl<'a> Pool<'a> {
@@ -191,8 +193,23 @@ impl<'a> Pool<'a> {
         }
         let stalls = is_memory.then(|| Stalls::of_node(node)).flatten();
         let outside_alike = outside_alike.unwrap_or_default();
-        let known =
-            Known { outsiders, loss, is_not_yet_known, caches, stalls, took, outside_alike };
+        let untouchable = snapshot.scopes.iter().filter(|(id, scope)| {
+            let is_opted_out =
+                |uid: &str| sample.pod(uid).is_some_and(|pod| contender::is_opted_out(pod, rules));
+            matches!(&scope.place, Place::Pod { uid, .. }
+                if !protected.may_be_marked(**id, scope) || is_opted_out(uid))
+        });
+        let untouchable = untouchable.map(|(_, scope)| uid_of(scope).to_owned()).collect();
+        let known = Known {
+            outsiders,
+            loss,
+            is_not_yet_known,
+            caches,
+            stalls,
+            took,
+            outside_alike,
+            untouchable,
+        };
         Self { contenders, purpose, rules, need, known }
     }
 

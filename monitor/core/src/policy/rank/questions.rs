@@ -82,9 +82,11 @@ impl<'a> Field<'a> {
     pub fn may_be_slowed(&self, uid: &str) -> bool {
         use SparedReason::{Critical, Mirror, Static};
         let mut its = self.spared.iter().filter(|(contender, _)| contender.uid == uid);
-        its.any(|(contender, why)| {
-            matches!(why, Static | Mirror | Critical) && contender.holds_more()
-        })
+        let is_open = self.known.is_none_or(|known| !known.untouchable.contains(uid));
+        is_open
+            && its.any(|(contender, why)| {
+                matches!(why, Static | Mirror | Critical) && contender.holds_more()
+            })
     }
 
     /// Parties that are no pods and no candidates, may be marked, and took of memory alike: half as much as

@@ -19,6 +19,8 @@ const NOISE: u64 = 8;
 const PACE: u64 = 4;
 /// As many takers are named.
 const NAMED: usize = 5;
+/// Of what was lost, the part from which on a party is worth a squeeze beside others alike.
+const OF_LOST: u64 = 32;
 
 /// What was lost, by party: bytes of memory, or threads where pids are short.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -156,20 +158,20 @@ impl Lost {
         Loss { lost, over: self.over, takers, unattributed }
     }
 
-    /// Those among the parties that `counts` picks that took half as much as the largest of them or more,
-    /// the largest first. All of them may be marked.
+    /// Those among the parties that `may_be_marked` picks that took half as much as the largest of them or
+    /// more, and not next to nothing: the largest first.
     pub(crate) fn alike(
         &self,
         snapshot: &Snapshot,
         sample: &Sample,
-        counts: impl Fn(CgroupId, &Scope) -> bool,
+        may_be_marked: impl Fn(CgroupId, &Scope) -> bool,
     ) -> Vec<Taker> {
         let all = self.taken.keys().filter_map(|id| Some((*id, snapshot.scopes.get(id)?)));
-        let all = all.filter(|(id, scope)| counts(*id, scope));
+        let all = all.filter(|(id, scope)| may_be_marked(*id, scope));
         let mut all: Vec<_> = all.map(|(id, scope)| self.taker(id, scope, sample, true)).collect();
         all.sort_by_key(|taker| Reverse(taker.taken));
-        let least = all.first().map_or(0, |largest| (largest.taken.0 / 2).max(1));
-        all.retain(|taker| taker.taken.0 >= least);
+        let least = all.first().map_or(0, |largest| largest.taken.0 / 2).max(self.lost / OF_LOST);
+        all.retain(|taker| taker.taken.0 >= least.max(1));
         all
     }
 

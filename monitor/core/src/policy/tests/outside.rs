@@ -72,7 +72,7 @@ fn many_outside_pods_that_grow_alike_are_the_cause() {
             list.push(action.target.uid.clone());
         });
         assert!(toll.wrong <= most, "{n} {rate} {own}: {toll:?}");
-        assert!(most == 10 || !ended.contains(&"0".into()), "{n} {rate} {own}: {ended:?}");
+        assert!(!ended.contains(&"0".into()), "{n} {rate} {own}: {ended:?}");
         assert!(marked.iter().any(|uid| uid.starts_with("/system.slice/docker-")), "{marked:?}");
     }
 }
