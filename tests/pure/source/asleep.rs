@@ -133,3 +133,26 @@ fn sampler_sleeping_without_a_queue_of_its_own() {
     // What runs in it runs on the queue of its parent.
     (1..=15).for_each(|tick| assert_eq!(seen(tick, tick), tick, "tick {tick}"));
 }
+
+/// Pressure of a cgroup is due in other ticks than that of its parent, which then tells nothing of it.
+#[test]
+fn sampler_pressure_of_a_cgroup_born_between_its_parents_readings() {
+    let fake = Fake::new();
+    let mut sampler = sampler(fake.root());
+    let mut seen = |tick, ms| {
+        ["", "/a"].iter().filter(|path| fake.at(path).exists()).for_each(|path| {
+            fake.write_pressure(path, ms);
+            fake.write(&format!("{path}/cpu.stat"), &format!("usage_usec {ms}\n"));
+        });
+        let read = sampler.sample_at(moment(ms), tick, Cause::Timer, &Awake::Unknown);
+        if tick == 1 {
+            fake.make("/a");
+            return None;
+        }
+        total_of(&read, "/a").map(|total| total.0)
+    };
+    let table = [(1_000, None), (1_250, Some(1_250)), (2_000, Some(1_250)), (2_250, Some(2_250))];
+    for (tick, (ms, want)) in (1..).zip(table) {
+        assert_eq!(seen(tick, ms), want, "at {ms} ms");
+    }
+}

@@ -102,7 +102,7 @@ fn sleepers_give_their_descriptors_to_those_that_run() {
     assert_eq!(first, 1);
     let who = Awake::These { cgroups: [id].into(), by_queue: false };
     write("runs", 2);
-    assert_eq!(usage(&who, "runs"), (id, 2), "no descriptor was left for it to keep");
+    assert_eq!(usage(&who, "runs"), (id, 2), "it could keep no descriptor in its first tick");
     usage(&who, "runs");
     write("runs", 3);
     assert_eq!(usage(&who, "runs"), (id, 2), "the sleepers have given theirs back");

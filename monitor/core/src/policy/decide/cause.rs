@@ -95,8 +95,8 @@ impl Shortage<'_> {
     }
 
     /// A squeeze of one that is no candidate, so that neither the kernel nor a hard threshold of the kubelet
-    /// ends another one for it: it took half of the loss or more, or those did together that grew alike
-    /// outside pods.
+    /// ends another one for it: it took half of the loss or more, or parties outside pods that grew alike did
+    /// so together.
     fn squeeze_other(&self, standing: &ReliefStanding, reason: &Met) -> Option<Proposal> {
         let Self { question, field, loss, .. } = *self;
         let largest = self.largest().filter(|taker| !self.is_candidate(taker))?;

@@ -1,6 +1,8 @@
 //! Who takes memory is marked as soon as that memory is foretold to run out, and not only once the
 //! forecast has lasted.
 
+use std::sync::Arc;
+
 use super::MEMORY;
 use super::family::steady;
 use super::node::{Growth, Kib, MIB, Node, Party, Policy, settings};
@@ -117,6 +119,35 @@ fn no_pod_pays_for_a_critical_one_that_is_squeezed() {
     let parties = [pod(0, leak)].into_iter().chain(others).collect();
     let toll = Node::of(8_000 * MIB, 1_000 * MIB, parties).run(Policy::Engine(Order::Cause), 100);
     assert_eq!((toll.wrong, toll.out_of_memory), (0, 0), "{toll:?}");
+}
+
+/// Also if it is critical.
+#[test]
+fn who_opted_out_is_not_squeezed() {
+    let is_squeezed = |is_opted_out: bool| {
+        let pod = |at: usize, party| Party {
+            path: format!("/kubepods/besteffort/pod{at}"),
+            class: Some(QosClass::BestEffort),
+            ..party
+        };
+        let growth = Growth::Leak(40 * MIB);
+        let leak = Party { growth, is_critical: true, ..steady(1_200 * MIB) };
+        let others = (1..5).map(|at| pod(at, steady(700 * MIB)));
+        let parties = [pod(0, leak)].into_iter().chain(others).collect();
+        let mut node = Node::of(8_000 * MIB, 1_000 * MIB, parties);
+        let mut engine = Engine::new(settings(Order::Cause), Standing::new(4));
+        (1..400).any(|tick| {
+            node.live(tick * 250, 250);
+            let mut sample = node.sample(tick, tick * 250);
+            let pods = Arc::make_mut(sample.pods.as_mut().expect("the API server tells of them"));
+            for pod in pods.values_mut().filter(|_| is_opted_out) {
+                pod.labels.insert("isobar/never-evict".into(), "true".into());
+            }
+            let actions = engine.step(sample).decision.relief.actions;
+            actions.iter().any(|one| one.step == StepKind::Squeeze && one.target.uid == "0")
+        })
+    };
+    assert_eq!([false, true].map(is_squeezed), [true, false]);
 }
 
 /// A pod that has warmed up was marked, because memory would not have lasted. Six minutes later a service

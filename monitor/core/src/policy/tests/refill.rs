@@ -97,8 +97,8 @@ fn who_holds_shared_memory_pays_for_no_emergency() {
 }
 
 /// A service without which the node cannot do leaks, or a pod into a tmpfs: the kernel would not take it
-/// first. So the largest pod pays, and starts again. A critical pod that leaks
-/// is squeezed.
+/// first. So the largest pod pays, and starts again. A critical pod that leaks is squeezed where that is
+/// foretold in time.
 #[test]
 fn payer_that_fills_again_is_no_taker() {
     let service =

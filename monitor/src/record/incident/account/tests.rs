@@ -319,7 +319,7 @@ fn kill_of_a_pod_tells_what_it_used_and_requests() {
         };
         let mut account = Account { has_begun: true, ..Account::default() };
         account.tick(&before, &Step::default());
-        // All of them are gone by then.
+        // The tick of the kill has none of these cgroups.
         let now = Sample { at: moment(50 + after), ..Sample::default() };
         let (at, victim) = (boot(50 + after), CgroupId(victim));
         let kill = OomKill { at, victim, limit_known: true, ..OomKill::default() };
