@@ -1,9 +1,9 @@
 //! The terminal: taken, drawn on after each event, and given back however `top` ends.
 
-use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
+use std::{io, iter};
 
 use anyhow::{Context as _, Result, bail};
 use isobar::clock;
@@ -188,8 +188,11 @@ impl Drop for Guard {
 }
 
 fn read_keys(to: &Sender<Message>) {
-    loop {
-        let message = match event::read() {
+    // Of a change of the size before this first question no event tells.
+    let size = event::poll(Duration::ZERO).and_then(|_| terminal::size());
+    let first = size.map(|(columns, lines)| Input::Resize(columns, lines));
+    for input in iter::once(first).chain(iter::repeat_with(event::read)) {
+        let message = match input {
             Ok(Input::Key(key)) => Event::Key(key).into(),
             Ok(Input::Resize(columns, lines)) if columns > 0 && lines > 0 => {
                 Event::Size(columns, lines).into()
