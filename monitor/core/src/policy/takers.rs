@@ -29,7 +29,7 @@ use self::figures::Holding;
 pub(crate) use self::figures::{Counts, cache, counted, freed_by_end, held, locked, swapped};
 use self::fills::Fills;
 use self::heirs::{Heirs, Left, Named, pod_at};
-pub(crate) use self::lost::{Lost, capacity};
+pub(crate) use self::lost::{Lost, NOISE, capacity};
 pub(crate) use self::room::Limited;
 use self::room::Rooms;
 use self::written::Written;

@@ -105,6 +105,7 @@ fn heading(key: Key) -> &'static str {
         Key::HoldsPromised => "HOLDS-PROMISED",
         Key::Lasting => "LASTING",
         Key::Taken => "TAKEN",
+        Key::AmongLargest => "AMONG-LARGEST",
         Key::FreesEnough => "FREES-ENOUGH",
         Key::Processes => "PROCESSES",
         Key::Started => "STARTED",

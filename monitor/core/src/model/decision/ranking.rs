@@ -226,6 +226,10 @@ pub enum Key {
     Lasting,
     /// What it took of the memory that was lost; of takers alone.
     Taken,
+    /// Whether its `lasting`, `taken`, `harm` or `diskShare`, of which it has the first, is within an eighth of
+    /// the largest: class and priority decide among these. A key of takers, only where several of these differ
+    /// in class or priority.
+    AmongLargest,
     /// Whether its end gives back a real part of what is missing.
     FreesEnough,
     /// Time that others waited because of it: milliseconds a second.

@@ -121,6 +121,7 @@ fn word(key: Key) -> &'static str {
         Key::HoldsPromised => "holds what others were promised",
         Key::Lasting => "taken all along",
         Key::Taken => "taken",
+        Key::AmongLargest => "among the largest",
         Key::FreesEnough => "frees enough",
         Key::Harm => "harm to others",
         Key::DiskShare => "its part of waits for disks",
@@ -147,6 +148,7 @@ fn quality(key: Key, value: &KeyValue) -> Option<&'static str> {
             ("holds what others were promised", "does not hold what others were promised")
         }
         Key::FreesEnough => ("frees enough", "does not free enough"),
+        Key::AmongLargest => ("is among the largest", "is smaller"),
         _ => return None,
     };
     Some(if is { yes } else { no })

@@ -16,12 +16,9 @@ use crate::model::threshold::Resource;
 struct Merit {
     /// Preference, then by the order: class, request, priority; in `cause` who took, and frees enough.
     rank: u64,
-    /// Complement of harm, or of what a taker took all along: the larger goes first.
-    figure: u64,
-    /// Complement of what a taker took.
-    taken: u64,
-    /// Of takers: class in the upper half, priority in the lower.
-    class: u64,
+    /// Complement of harm. Of takers also of what they took all along and lately; and class and priority,
+    /// before these where takers took alike.
+    figures: [u64; 3],
     known: u8,
     /// In billionths, larger first.
     amount: i128,
@@ -74,9 +71,7 @@ impl Scale {
         let exceeds = self.exceeds(contender).map_or(0, |answer| answer as u64);
         let merit = Merit {
             rank: place(0),
-            figure: 0,
-            taken: 0,
-            class: 0,
+            figures: [0; 3],
             known: u8::from(has_stats),
             amount: -amount.nanos(),
             started: 0,
@@ -87,9 +82,7 @@ impl Scale {
             let frees_enough = self.frees_enough(contender).is_some_and(|enough| enough);
             let lacks = u64::from(self.must_free() && !frees_enough);
             let taken = u64::MAX - by.figure(contender);
-            let lasting = contender.lasting.filter(|_| self.some_lasting);
-            let disk = contender.disk_share().filter(|_| matches!(by, By::Harm { .. }));
-            let figure = lasting.or(disk).map_or(taken, |figure| u64::MAX - figure);
+            let figure = u64::MAX - self.first_figure(by, contender);
             let merit = Merit { started: contender.youngest_first(), ..merit };
             return match is_taker {
                 true if matches!(by, By::Uses(_)) => Merit { rank: place(lacks), ..merit },
@@ -100,12 +93,17 @@ impl Scale {
                         QosClass::Burstable => 1,
                         QosClass::Guaranteed => 2,
                     };
-                    let rank = (preference << 48) | (lacks << 32);
-                    Merit { rank, figure, taken, class: (class << 32) | priority, ..merit }
+                    let class = (class << 32) | priority;
+                    let (is_less, figures) = match self.is_alike(contender) {
+                        Some(true) => (0, [class, figure, taken]),
+                        is_alike => (u64::from(is_alike.is_some()), [figure, taken, class]),
+                    };
+                    Merit { rank: (preference << 48) | (lacks << 32) | is_less, figures, ..merit }
                 }
                 false => {
                     let harm = if matches!(by, By::Harm { .. }) { taken } else { u64::MAX };
-                    Merit { rank: place(2 + 3 * lacks + exceeds), figure: harm, ..merit }
+                    let rank = place(2 + 3 * lacks + exceeds);
+                    Merit { rank, figures: [harm, 0, 0], ..merit }
                 }
             };
         }
@@ -124,7 +122,7 @@ impl Scale {
                     QosClass::Burstable => 1 + exceeds,
                     QosClass::Guaranteed => 4,
                 }),
-                figure: u64::MAX - contender.harm.map_or(0, |harm| harm.millis().saturating_add(1)),
+                figures: [by_harm(contender), 0, 0],
                 known: match (has_stats, excess) {
                     (true, Some(_)) => 0,
                     (true, None) => 1,
@@ -178,16 +176,21 @@ impl Scale {
                     By::Holds(_) => taker(Key::HoldsPromised),
                     By::Taken(_) | By::Harm { .. } | By::Uses(_) => taker(Key::Taker),
                 };
-                let then = match by {
-                    By::Harm { .. } if !self.is_taker(contender) => [exceeds, priority, harm, None],
-                    _ if !self.is_taker(contender) => [exceeds, priority, None, None],
-                    By::Taken(_) => [lasting, taken, qos, priority],
-                    By::Harm { .. } => [disk, harm, qos, priority],
-                    By::Holds(_) => [qos, priority, None, None],
-                    By::Uses(_) => [exceeds, priority, None, None],
+                let is_alike = self.is_alike(contender).filter(|_| self.is_taker(contender));
+                let alike = is_alike.map(|is| (Key::AmongLargest, KeyValue::Bool(is)));
+                let [figure, taken] = match by {
+                    By::Taken(_) => [lasting, taken],
+                    By::Harm { .. } => [disk, harm],
+                    By::Holds(_) | By::Uses(_) => [None, None],
+                };
+                let then = match (self.is_taker(contender), by) {
+                    (false, By::Harm { .. }) => [exceeds, priority, taken, None],
+                    (false, _) | (true, By::Uses(_)) => [exceeds, priority, None, None],
+                    (true, _) if is_alike == Some(true) => [qos, priority, figure, taken],
+                    (true, _) => [figure, taken, qos, priority],
                 };
                 let last = [stats, amount, usage, started, uid];
-                [first, enough].into_iter().chain(then).chain(last).collect()
+                [first, enough, alike].into_iter().chain(then).chain(last).collect()
             }
             (None, Order::Kubelet) => match self.has_requests() {
                 true => vec![stats, exceeds, priority, amount, usage, uid],
@@ -235,8 +238,13 @@ impl Scale {
 
 impl Merit {
     fn figures(&self) -> (u64, [u64; 3], u8, i128, i64) {
-        (self.rank, [self.figure, self.taken, self.class], self.known, self.amount, self.started)
+        (self.rank, self.figures, self.known, self.amount, self.started)
     }
+}
+
+/// Complement of harm: the larger goes first, and that of who was not measured last.
+fn by_harm(contender: &Contender) -> u64 {
+    u64::MAX - contender.harm.map_or(0, |harm| harm.millis().saturating_add(1))
 }
 
 fn number(n: Option<u64>) -> KeyValue {

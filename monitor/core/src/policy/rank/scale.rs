@@ -9,7 +9,7 @@ use crate::model::pod::QosClass;
 use crate::model::quantity::Quantity;
 use crate::model::threshold::Resource;
 use crate::model::units::Nanos;
-use crate::policy::takers::OF_LARGEST;
+use crate::policy::takers::{NOISE, OF_LARGEST};
 
 /// By which figures candidates are compared.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +28,8 @@ pub(super) struct Scale {
     pub(super) some_prefer: bool,
     /// Of several takers some took more or less lately than all along, so the key decides.
     pub(super) some_lasting: bool,
+    /// Several takers reach it, and differ in class or priority, which decides among them.
+    alike_from: Option<u64>,
 }
 
 /// A candidate from which figure on is a cause of the shortage.
@@ -70,6 +72,7 @@ impl Scale {
             some_lack_stats,
             some_prefer,
             some_lasting: false,
+            alike_from: None,
         };
         let is_by_cause = order == Order::Cause;
         let cause = is_by_cause.then(|| scale.cause_among(contenders, purpose, need)).flatten();
@@ -81,7 +84,33 @@ impl Scale {
         let takers = || candidates.clone().filter(|one| self.is_taker(one));
         let are_several = matches!(self.cause, Some(By::Taken(_))) && takers().count() > 1;
         let some_lasting = are_several && takers().any(Contender::took_otherwise);
-        Self { some_lasting, ..self }
+        let scale = Self { some_lasting, ..self };
+        let alike_from = self.cause.and_then(|by| {
+            let figure = |one: &&Contender| scale.first_figure(by, one);
+            let able = || takers().filter(|one| self.frees_enough(one) != Some(false));
+            let most = able().map(|one| figure(&one)).max().filter(|most| *most > 0)?;
+            let from = most - most / NOISE;
+            let mut alike = able().filter(|one| figure(one) >= from);
+            let first = alike.next()?;
+            let differs =
+                |one: &Contender| (one.class, one.priority) != (first.class, first.priority);
+            alike.any(differs).then_some(from)
+        });
+        Self { alike_from, ..scale }
+    }
+
+    /// The first figure by which takers are compared: what they took all along, their part of waits for
+    /// disks, or what `by` says.
+    pub(super) fn first_figure(self, by: By, contender: &Contender) -> u64 {
+        let lasting = contender.lasting.filter(|_| self.some_lasting);
+        let disk = || contender.disk_share().filter(|_| matches!(by, By::Harm { .. }));
+        lasting.or_else(disk).unwrap_or_else(|| by.figure(contender))
+    }
+
+    /// Whether it took as much as the largest but for noise; `None` where that decides nothing.
+    pub(super) fn is_alike(self, contender: &Contender) -> Option<bool> {
+        let by = self.cause?;
+        self.alike_from.map(|from| self.first_figure(by, contender) >= from)
     }
 
     /// By which figure, and from how much on, a candidate is a cause; `None` if there is no such figure.

@@ -1,5 +1,6 @@
 mod beside;
 mod cause;
+mod harm;
 mod order;
 mod presets;
 mod upstream;

@@ -14,7 +14,7 @@ use crate::policy::takers::OF_LARGEST;
 
 /// Shares of what was lost that differ by less than this part are the same, and who takes less than
 /// this part of what it took has stopped.
-const NOISE: u64 = 8;
+pub(crate) const NOISE: u64 = 8;
 /// Of how fast memory was lost, the part from which on others go on taking it.
 const PACE: u64 = 4;
 /// As many takers are named.
