@@ -19,7 +19,6 @@ mod allocator {
     /// One heap for all threads, which does not give back to the kernel each time that a tick is
     /// over what the next one would have to ask for, and wait. True if the C library agrees. Called
     /// before there is another thread.
-    #[must_use]
     pub fn settle() -> bool {
         let settings = [
             (libc::M_ARENA_MAX, 1),
@@ -57,7 +56,6 @@ mod allocator {
     const HOUR: i64 = 3_600_000;
 
     /// Keeps pages that were freed until `trim`.
-    #[must_use]
     pub fn settle() -> bool {
         // SAFETY: sets a number of the allocator.
         unsafe { mi_option_set(PURGE_DELAY, HOUR) };

@@ -5,8 +5,10 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use isobar::clock;
+use isobar_core::model::units::Nanos;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -16,6 +18,9 @@ use crate::watching::refusing_agent;
 
 const TAKEN: &str = "\x1b[?1049h";
 const GIVEN_BACK: &str = "\x1b[?1049l";
+
+/// For one text of the screen.
+const PATIENCE: Nanos = Nanos(20 * Nanos::SECOND.0);
 
 /// A terminal of script(1), with what a shell runs on it.
 struct Terminal {
@@ -66,7 +71,7 @@ impl Terminal {
 
     /// Waits for `text`, and tells what came before it since the last call.
     fn until(&mut self, text: &str) -> String {
-        let end = Instant::now() + Duration::from_secs(20);
+        let begun = clock::now().boot;
         loop {
             if let Some((before, after)) = self.seen.split_once(text) {
                 let (before, after) = (before.to_owned(), after.to_owned());
@@ -74,7 +79,8 @@ impl Terminal {
                 return before;
             }
             // Pieces go on coming: the clock is drawn twice a second.
-            let more = self.written.recv_timeout(end.saturating_duration_since(Instant::now()));
+            let left = PATIENCE.since(clock::now().boot.since(begun));
+            let more = self.written.recv_timeout(Duration::from_nanos(left.0));
             let more = more.unwrap_or_else(|_| panic!("no {text:?} in {:?}", self.seen));
             self.seen.push_str(&String::from_utf8_lossy(&more));
         }

@@ -19,7 +19,6 @@ const PRIORITIES: [(&str, i32); 2] =
 /// has pod-level limits, first from the containers' requests, then from its own limits. Before that
 /// a pod with pod-level resources gets the limits of huge pages that its containers have. With the
 /// priority of its class, if it has none and every cluster has the class.
-#[must_use]
 pub fn admitted(pod: &Pod) -> Pod {
     let mut pod = pod.clone();
     let of_class = PRIORITIES.iter().find(|(class, _)| *class == pod.priority_class);

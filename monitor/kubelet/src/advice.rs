@@ -156,7 +156,6 @@ pub struct Preview {
 
 impl Record {
     /// A record of a node with so many CPUs, previewed with these settings.
-    #[must_use]
     pub fn new(settings: Settings, n_cpus: Option<u32>) -> Self {
         let readings = Readings::new(settings.node.clone());
         let mut record = Self { settings, readings, ..Self::default() };
@@ -216,7 +215,6 @@ impl Record {
     }
 
     /// What to reserve, and what limits would have met. `None` if there was no sample.
-    #[must_use]
     pub fn advice(self) -> Option<Advice> {
         let from = self.from?;
         let margin = match self.covered.0 / HOUR {

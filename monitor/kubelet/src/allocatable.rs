@@ -38,7 +38,6 @@ impl Reservation {
     ///
     /// `reservedSystemCPUs` replaces both reservations of CPU time. Of the hard thresholds the
     /// last on `memory.available` and the last on `nodefs.available` count.
-    #[must_use]
     pub fn of(settings: &Settings, capacity: &ResourceList) -> Self {
         let Node { mut kube_reserved, mut system_reserved, reserved_cpus, .. } =
             settings.node.clone();
@@ -61,20 +60,17 @@ impl Reservation {
     }
 
     /// kube-reserved and system-reserved: what limits keep from pods.
-    #[must_use]
     pub fn daemons(&self) -> ResourceList {
         sum(&self.system, &self.kube)
     }
 
     /// With the eviction thresholds: what the scheduler must not assign.
-    #[must_use]
     pub fn total(&self) -> ResourceList {
         sum(&self.daemons(), &self.eviction)
     }
 
     /// Why the kubelet would not start, in its words. A resource of unknown capacity is not
     /// checked.
-    #[must_use]
     pub fn refusal(&self, capacity: &ResourceList) -> Option<String> {
         let wrong: Vec<_> = self
             .total()
@@ -92,7 +88,6 @@ impl Reservation {
     }
 
     /// `status.allocatable`.
-    #[must_use]
     pub fn allocatable(&self, capacity: &ResourceList) -> ResourceList {
         let mut left = less(capacity, &self.total());
         // The kubelet uses pids for limits only.
@@ -116,7 +111,6 @@ fn hard(eviction: &Eviction, signal: Signal) -> Option<&Threshold> {
 }
 
 /// The difference per resource of `from`, at least 0.
-#[must_use]
 pub fn less(from: &ResourceList, list: &ResourceList) -> ResourceList {
     let left = |(name, of): (&String, &Quantity)| {
         let taken = list.get(name).copied().unwrap_or(Quantity::ZERO);
@@ -126,7 +120,6 @@ pub fn less(from: &ResourceList, list: &ResourceList) -> ResourceList {
 }
 
 /// The sum per resource.
-#[must_use]
 pub fn sum(one: &ResourceList, other: &ResourceList) -> ResourceList {
     let mut all = one.clone();
     for (name, amount) in other {
@@ -137,7 +130,6 @@ pub fn sum(one: &ResourceList, other: &ResourceList) -> ResourceList {
 }
 
 /// Capacities by signal, in bytes or processes.
-#[must_use]
 pub fn signal_capacities(capacity: &ResourceList) -> BTreeMap<Signal, u64> {
     [
         (Signal::MemoryAvailable, MEMORY),
@@ -152,7 +144,6 @@ pub fn signal_capacities(capacity: &ResourceList) -> BTreeMap<Signal, u64> {
 /// The hard thresholds by signal, as amounts where the capacity is known.
 ///
 /// `allocatableMemory.available` is left out: the kubelet derives it from `memory.available`.
-#[must_use]
 pub fn hard_thresholds(
     settings: &Settings,
     known: &BTreeMap<Signal, u64>,
@@ -164,7 +155,6 @@ pub fn hard_thresholds(
 }
 
 /// The same of soft thresholds, which reserve nothing, each with its grace period.
-#[must_use]
 pub fn soft_thresholds(
     settings: &Settings,
     known: &BTreeMap<Signal, u64>,

@@ -7,7 +7,6 @@ use isobar_core::model::quantity::{Quantity, ResourceList};
 use isobar_core::model::settings::Node;
 
 /// A resource that could not be read is missing.
-#[must_use]
 pub fn capacity(machine: &Machine, node: &Node) -> ResourceList {
     let mut list = ResourceList::new();
     let n_cpus = u64::try_from(machine.cpus.cpus.len()).unwrap_or(u64::MAX);

@@ -63,7 +63,6 @@ pub struct State {
 }
 
 impl State {
-    #[must_use]
     pub fn read(text: &str) -> Self {
         let Document { version, policy, default, containers, pods, is_intact, refusal } =
             match form::load(text) {
@@ -115,7 +114,6 @@ impl State {
 
     /// All exclusive CPUs, as `cpu_manager_exclusive_cpu_allocation_count` counts them; none if
     /// the kubelet could not read the file.
-    #[must_use]
     pub fn exclusive(&self) -> CpuSet {
         if !self.problems.is_empty() {
             return CpuSet::default();
@@ -125,7 +123,6 @@ impl State {
 
     /// All reasons for which the kubelet would not start, in its words and order. What depends on
     /// the configuration is checked only if the `configured` policy is known.
-    #[must_use]
     pub fn refusals(&self, configured: Option<&str>, plan: &Plan) -> Vec<String> {
         let Some(policy) = self.policy.as_deref().filter(|_| self.is_loaded) else {
             return self.problems.clone();

@@ -67,7 +67,6 @@ impl Plan {
     }
 
     /// The CPUs that the state file must contain.
-    #[must_use]
     pub fn managed(&self) -> CpuSet {
         if self.strict { minus(&self.online, &self.reserved) } else { self.online.clone() }
     }
@@ -80,7 +79,6 @@ fn reserved_time(settings: &Settings) -> u64 {
 }
 
 /// How many CPUs a strict reservation keeps from pods; `None` if the settings reserve no set of them.
-#[must_use]
 pub fn n_reserved(settings: &Settings) -> Option<u64> {
     let node = &settings.node;
     if let Some(cpus) = &node.reserved_cpus {
@@ -91,7 +89,6 @@ pub fn n_reserved(settings: &Settings) -> Option<u64> {
 }
 
 /// Whether pods are kept from reserved CPUs: by the static policy of the kubelet, or by isobar.
-#[must_use]
 pub fn is_strict(node: &Node) -> bool {
     node.strict_cpu_reservation && node.static_cpus
         || node.write_limits.contains(&WrittenLimit::ReservedCpus)
@@ -127,7 +124,6 @@ pub struct Sets {
 }
 
 impl Sets {
-    #[must_use]
     pub fn of(plan: &Plan, exclusive: CpuSet) -> Self {
         let default = minus(&plan.default, &exclusive);
         let shared_millicores = shared_pool_millicores(&default, &plan.reserved);
@@ -138,13 +134,11 @@ impl Sets {
 /// `cpu_manager_shared_pool_size_millicores`: CPUs of containers without exclusive ones, in
 /// thousandths. Reserved CPUs never count, although such containers also run there unless the
 /// reservation is strict.
-#[must_use]
 pub fn shared_pool_millicores(default: &CpuSet, reserved: &CpuSet) -> u64 {
     u64::try_from(minus(default, reserved).0.len()).unwrap_or(u64::MAX).saturating_mul(1_000)
 }
 
 /// What an operator should know although the kubelet would start.
-#[must_use]
 pub fn warnings(node: &Node, plan: &Plan, shared_millicores: u64) -> Vec<String> {
     let mut warnings = Vec::new();
     if !node.static_cpus && !plan.reserved.0.is_empty() {
@@ -164,12 +158,10 @@ pub fn warnings(node: &Node, plan: &Plan, shared_millicores: u64) -> Vec<String>
     warnings
 }
 
-#[must_use]
 pub fn minus(one: &CpuSet, other: &CpuSet) -> CpuSet {
     CpuSet(one.0.difference(&other.0).copied().collect())
 }
 
-#[must_use]
 pub fn common(one: &CpuSet, other: &CpuSet) -> CpuSet {
     CpuSet(one.0.intersection(&other.0).copied().collect())
 }

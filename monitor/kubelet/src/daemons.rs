@@ -32,7 +32,6 @@ const UNITS: [(&str, Daemon); 14] = [
 const SUFFIXES: [&str; 2] = [".service", ".slice"];
 
 /// The daemon that a cgroup is named after.
-#[must_use]
 pub fn named(path: &CgroupPath) -> Option<Daemon> {
     let last = path.segments().next_back()?;
     let stem = SUFFIXES.iter().find_map(|suffix| last.strip_suffix(suffix)).unwrap_or(last);

@@ -41,7 +41,6 @@ pub enum Why {
 }
 
 impl Why {
-    #[must_use]
     pub fn words(self) -> &'static str {
         match self {
             Self::NoCgroup => "there is no such cgroup",
@@ -63,7 +62,6 @@ pub struct Live {
 }
 
 /// All differences. `page` is the page size: the kernel truncates `memory.max` to whole pages.
-#[must_use]
 pub fn drift(enforced: &Enforced, live: &Live, page: Bytes) -> Vec<Drift> {
     let daemons = [
         (enforced.kube_reserved.as_ref(), live.kube_reserved.as_ref()),
@@ -77,7 +75,6 @@ pub fn drift(enforced: &Enforced, live: &Live, page: Bytes) -> Vec<Drift> {
 
 /// The limits of a container as its runtime writes them. Memory that is not limited may be, for a
 /// while, by isobar; newer runtimes have a scale of weights of their own, older ones the kubelet's.
-#[must_use]
 pub fn of_container(container: &Container, found: &Found, page: Bytes) -> Vec<Drift> {
     let Resources { requests, limits } = &container.resources;
     let milli = |list: &ResourceList| {

@@ -46,7 +46,6 @@ impl Enforced {
     ///
     /// kubepods is limited to the capacity less both reservations. The eviction threshold is part
     /// of it: pods must be able to reach the threshold, or it would never be met.
-    #[must_use]
     pub fn of(node: &Node, capacity: &ResourceList, reservation: &Reservation) -> Self {
         let for_pods = match node.enforce.contains(&Enforcement::Pods) {
             true => less(capacity, &reservation.daemons()),
@@ -74,7 +73,6 @@ impl Enforced {
 
 /// `memory.max` that the kubelet gives kubepods with these settings, `max` where it sets no limit;
 /// `None` if it does not start.
-#[must_use]
 pub fn memory_of_pods(settings: &Settings, capacity: &ResourceList) -> Option<Limit> {
     let reservation = Reservation::of(settings, capacity);
     match reservation.refusal(capacity) {
@@ -150,7 +148,6 @@ impl Limits {
     }
 
     /// File names and values.
-    #[must_use]
     pub fn files(&self) -> Vec<(String, u64)> {
         let Self { memory_max, cpu_weight, pids_max, hugetlb_max, .. } = self;
         let named =
@@ -197,7 +194,6 @@ fn huge_size(size: Quantity) -> String {
 }
 
 /// Why the kubelet fails at runtime, in its words.
-#[must_use]
 pub fn problems(node: &Node, reservation: &Reservation) -> Vec<String> {
     let both = [Daemons::Kube, Daemons::System].into_iter();
     both.filter_map(|daemons| daemons.problem(node, reservation)).collect()

@@ -36,7 +36,6 @@ impl Scores {
     }
 
     /// True if `score` is in the range.
-    #[must_use]
     pub fn has(&self, score: i32) -> bool {
         (self.from..=self.to).contains(&score)
     }
@@ -48,7 +47,6 @@ pub struct Pods<'a>(BTreeMap<&'a str, &'a Pod>);
 
 impl<'a> Pods<'a> {
     /// Pods without a uid have no cgroup.
-    #[must_use]
     pub fn new(pods: &'a [Pod]) -> Self {
         let mirrors = pods.iter().filter_map(|pod| Some((pod.mirrored()?, pod)));
         // A pod's own uid wins over what another says of it.
@@ -57,7 +55,6 @@ impl<'a> Pods<'a> {
     }
 
     /// The pod whose cgroup has `uid` in its name.
-    #[must_use]
     pub fn of(&self, uid: &str) -> Option<&'a Pod> {
         self.0.get(uid).copied()
     }
@@ -66,13 +63,11 @@ impl<'a> Pods<'a> {
 /// The score of a daemon that pods depend on, by its process's name: the kubelet and kube-proxy set
 /// it themselves, runtimes have it from their units. In a pod, kube-proxy's container has the pod's.
 /// Source: kubernetes `pkg/kubelet/qos/policy.go`, `KubeletOOMScoreAdj` and `KubeProxyOOMScoreAdj`.
-#[must_use]
 pub fn of_daemon(process: &str) -> Option<i32> {
     ["kubelet", "kube-proxy", "containerd", "crio"].contains(&process).then_some(oom::DAEMON)
 }
 
 /// For a container of which only the pod's QoS class is known.
-#[must_use]
 pub fn of_class(class: QosClass) -> Vec<Scores> {
     let (from, to) = match class {
         QosClass::Guaranteed => (oom::GUARANTEED, oom::GUARANTEED),
@@ -89,7 +84,6 @@ pub fn of_class(class: QosClass) -> Vec<Scores> {
 
 /// For the container `id` in `pod`, on a node with `capacity` bytes of memory. An id that the
 /// pod's status lacks is the sandbox or a container started after the status was written.
-#[must_use]
 pub fn of_container(pod: &Pod, id: &str, capacity: NonZeroU64) -> Vec<Scores> {
     let of = |container| Scores::one(oom::score(pod, container, capacity), Whose::Container);
     if let Some(container) = pod.container(id) {

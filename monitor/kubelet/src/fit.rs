@@ -29,7 +29,6 @@ pub struct Fit {
 
 /// Compares each resource; pods that are over request nothing any more.
 /// One that the node does not have fits only if no pod requests it.
-#[must_use]
 pub fn fit(pods: &[Pod], allocatable: &ResourceList) -> Vec<Fit> {
     let pods: Vec<&Pod> = pods.iter().filter(|pod| !pod.is_over).collect();
     let named = pods.iter().flat_map(|pod| resources(pod)).map(String::as_str);

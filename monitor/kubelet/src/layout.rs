@@ -82,7 +82,6 @@ pub struct Use {
 
 impl Layout {
     /// `processes` are all of the node.
-    #[must_use]
     pub fn of(
         live: &Live,
         used: Use,

@@ -25,7 +25,6 @@ pub const DAEMON: i32 = -999;
 const MEMORY: &str = "memory";
 
 /// The score of `container` in `pod` on a node with `capacity` bytes of memory (`MemTotal`).
-#[must_use]
 pub fn score(pod: &Pod, container: &Container, capacity: NonZeroU64) -> i32 {
     if is_node_critical(pod) {
         return GUARANTEED;

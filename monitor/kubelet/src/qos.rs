@@ -10,7 +10,6 @@ use isobar_core::model::workload::{ContainerKind, Pod, Resources};
 const COUNTED: [&str; 2] = ["cpu", "memory"];
 
 /// The class in the pod's status, which never changes, else the class computed from its spec.
-#[must_use]
 pub fn class(pod: &Pod) -> QosClass {
     pod.qos_class.unwrap_or_else(|| computed(pod))
 }
@@ -20,7 +19,6 @@ pub fn class(pod: &Pod) -> QosClass {
 ///
 /// Sums are compared, not containers: two containers whose differences cancel out are Guaranteed,
 /// but the API server admits no request above its limit.
-#[must_use]
 pub fn computed(pod: &Pod) -> QosClass {
     // Ephemeral containers cannot have resources.
     let containers = pod.containers.iter().filter(|c| c.kind != ContainerKind::Ephemeral);

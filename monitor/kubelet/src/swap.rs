@@ -14,7 +14,6 @@ use isobar_core::policy::assess::critical::is_critical;
 ///
 /// Only containers of Burstable pods swap, and of these only what requests memory, but less than
 /// its limit; critical pods do not.
-#[must_use]
 pub fn swap_max(pod: &Pod, container: &Container, memory: NonZeroU64, swap: u64) -> u64 {
     let amount = |list: &ResourceList| list.get("memory").copied().unwrap_or(Quantity::ZERO);
     let request = amount(&container.resources.requests);

@@ -58,7 +58,6 @@ impl Refusal {
 
 /// The writes for `what`. The settings must spell cgroups as `ground` was found:
 /// [`names::as_spelled`].
-#[must_use]
 pub fn writes(settings: &Settings, what: &BTreeSet<WrittenLimit>, ground: &Ground) -> Writes {
     let mut all = Writes::default();
     for one in what {

@@ -126,26 +126,22 @@ impl Actuator {
     }
 
     /// The steps that can be taken here, and those that can be told of.
-    #[must_use]
     pub fn available_steps(&self) -> AvailableSteps {
         let can_evict = self.evictions.as_ref().is_some_and(Evictions::are_possible);
         available::steps(&self.root, can_evict)
     }
 
     /// What is in force or under way, and evictions that still count.
-    #[must_use]
     pub fn in_force(&self) -> &[InForce] {
         self.ledger.in_force()
     }
 
     /// Why the ledger is not on disk, if it is not: the next agent would not know of it.
-    #[must_use]
     pub fn trouble(&self) -> Option<&str> {
         self.ledger.trouble()
     }
 
     /// True while something is under way: `poll` has to be called.
-    #[must_use]
     pub fn is_busy(&self) -> bool {
         !self.endings.is_empty() || !self.reclaims.is_empty()
     }

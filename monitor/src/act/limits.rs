@@ -63,7 +63,6 @@ enum Step {
 
 impl Limits {
     /// Acts there, and reads nothing yet.
-    #[must_use]
     pub fn new(places: Places) -> Self {
         Self { places, contested: BTreeMap::new(), stood: BTreeSet::new() }
     }

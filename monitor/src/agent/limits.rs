@@ -140,7 +140,6 @@ impl Report {
 
 /// Why this is not written without what the kubelet reserves: the defaults would take back what a kubelet
 /// has written that reserves more. `None` if isobar's own file is enough.
-#[must_use]
 pub fn untold_by_kubelet(node: &Node, what: WrittenLimit) -> Option<Refusal> {
     let has_both = !node.kube_reserved.is_empty() && !node.system_reserved.is_empty();
     let (level, keys, is_own) = match what {

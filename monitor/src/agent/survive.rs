@@ -69,7 +69,6 @@ pub struct Survival {
 
 impl Survival {
     /// What has to be asked for before any thread is made: they inherit it.
-    #[must_use]
     pub fn begin() -> Self {
         let capabilities = vec![score(), priority()];
         Self { is_heap_settled: heap::settle(), capabilities, ..Self::default() }

@@ -65,13 +65,11 @@ impl When {
     }
 
     /// Whether [`When::parse`] takes it for yesterday's, because today's is yet to come.
-    #[must_use]
     pub fn is_yesterdays(text: &str, now: Moment, zone: &TimeZone) -> bool {
         time_of_day(text).is_some_and(|time| last(time, 0, now, zone).is_none())
     }
 
     /// Whether it is a time of day that was today and comes again, because the clock was set back.
-    #[must_use]
     pub fn comes_again(text: &str, now: Moment, zone: &TimeZone) -> bool {
         let both = time_of_day(text).and_then(|time| both(time, 0, now, zone));
         both.is_some_and(|both| both.iter().any(|at| at.as_nanosecond() > now.wall.0.into()))
@@ -79,7 +77,6 @@ impl When {
     }
 
     /// The time of the wall clock.
-    #[must_use]
     pub fn wall(self, now: Moment) -> Nanos {
         match self {
             Self::Ago(ago) => now.wall.since(ago),
@@ -89,7 +86,6 @@ impl When {
 
     /// How long before the present; 0 for what is yet to come. The wall clock is taken as it goes now,
     /// also for times before it was set.
-    #[must_use]
     pub fn ago(self, now: Moment) -> Nanos {
         match self {
             Self::Ago(ago) => ago,

@@ -17,7 +17,6 @@ pub struct Difference {
 
 /// The kubelet's keys whose values differ. isobar's own pressure thresholds and limits are no
 /// matter of the kubelet.
-#[must_use]
 pub fn differences(before: &Settings, after: &Settings) -> Vec<Difference> {
     type Values = fn(&Settings) -> Value;
     #[rustfmt::skip]

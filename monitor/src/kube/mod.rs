@@ -150,31 +150,26 @@ impl ApiServer {
     }
 
     /// The pods of this node; `None` before the API server has listed them.
-    #[must_use]
     pub fn pods(&self) -> Option<Pods> {
         self.known.borrow().pods.clone()
     }
 
     /// What pods have on disk; `None` while the kubelet does not tell.
-    #[must_use]
     pub fn pod_disks(&self) -> Option<PodDisks> {
         self.known.borrow().disks.clone()
     }
 
     /// What the node has for pods; `None` before its object was read.
-    #[must_use]
     pub fn allocatable(&self) -> Option<Arc<ResourceList>> {
         self.known.borrow().allocatable.clone()
     }
 
     /// What the kubelet runs with; `None` before it has told.
-    #[must_use]
     pub fn configz(&self) -> Option<Arc<Configz>> {
         self.known.borrow().configz.clone()
     }
 
     /// What works and what does not.
-    #[must_use]
     pub fn capabilities(&self) -> Vec<Capability> {
         self.known.borrow().capabilities()
     }
@@ -207,13 +202,11 @@ impl ApiServer {
     }
 
     /// The way by which the actuator evicts.
-    #[must_use]
     pub fn way(&self) -> Way {
         self.way.clone()
     }
 
     /// For the case that what holds this does not come back.
-    #[must_use]
     pub fn last_word(&self) -> LastWord {
         LastWord { wanted: self.wanted.clone(), ended: self.ended.clone() }
     }

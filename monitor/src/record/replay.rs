@@ -46,7 +46,6 @@ pub fn canonical(decision: &Decision) -> serde_json::Result<String> {
 pub type Other = dyn Fn(&Settings) -> Settings + Send;
 
 /// The same ones whatever was recorded.
-#[must_use]
 pub fn always(settings: Settings) -> Box<Other> {
     Box::new(move |_| settings.clone())
 }
@@ -91,20 +90,17 @@ impl Replay {
 
     /// With the recorded settings before `begin` on the wall clock, and from there on with what `other`
     /// makes of them, as if that had been reloaded then.
-    #[must_use]
     pub fn changed_at(recording: Recording, begin: Nanos, other: Box<Other>) -> Self {
         Self { coming: Some((begin, other)), ..Self::new(recording, None) }
     }
 
     /// The engine after the last tick, whatever was read since: of a recording that is being written,
     /// the last line is torn. `None` before the first header.
-    #[must_use]
     pub fn engine(&self) -> Option<&Engine> {
         self.former.as_ref().or(self.engine.as_ref())
     }
 
     /// The node that the last tick is of.
-    #[must_use]
     pub fn facts(&self) -> Option<&NodeFacts> {
         self.facts.as_ref()
     }
@@ -134,7 +130,6 @@ impl Replay {
     }
 
     /// True if [`Replay::step_before`] stopped before a tick that is later.
-    #[must_use]
     pub fn has_more(&self) -> bool {
         self.later.is_some()
     }

@@ -188,7 +188,6 @@ impl WhatIf {
     }
 
     /// What cannot be known; `None` if no step differed and no tick is missing.
-    #[must_use]
     pub fn limit(&self) -> Option<String> {
         let missing = (self.missing > 0).then(|| {
             let (s, are) = if self.missing == 1 { ("", "is") } else { ("s", "are") };
@@ -297,7 +296,6 @@ impl Marks {
     }
 
     /// When a step first ended work.
-    #[must_use]
     pub fn first(&self) -> Option<Moment> {
         self.first
     }

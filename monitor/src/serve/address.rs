@@ -52,7 +52,6 @@ impl fmt::Display for Address {
 
 impl Address {
     /// No other host can connect.
-    #[must_use]
     pub fn is_local(&self) -> bool {
         match self {
             Self::Tcp(address) => address.ip().to_canonical().is_loopback(),

@@ -127,7 +127,6 @@ impl Published {
 
     /// The metrics of the node and its pods in OpenMetrics, without those of the agent itself, which
     /// no recording has.
-    #[must_use]
     pub fn recorded_metrics(self: &Arc<Self>) -> String {
         metrics::recorded(self)
     }
@@ -155,14 +154,12 @@ pub struct Publisher {
 }
 
 /// Both ends of what a publisher publishes: readers may come before it.
-#[must_use]
 pub fn channel() -> (Sender, Latest) {
     watch::channel(None)
 }
 
 impl Publisher {
     /// Publishes to readers of `to`.
-    #[must_use]
     pub fn new(facts: NodeFacts, started: Moment, to: Sender) -> Self {
         Self::with_room(facts, started, to, Room::OF_AGENT)
     }
@@ -194,7 +191,6 @@ impl Publisher {
     }
 
     /// The limits that views show.
-    #[must_use]
     pub fn limits(&self) -> &[LimitState] {
         &self.limits
     }
@@ -313,7 +309,6 @@ impl Publisher {
 
     /// The OOM kills of a tick, with the names of their cgroups: those that are gone already were
     /// in the view before, or are known.
-    #[must_use]
     pub fn named_kills(&self, snapshot: &Snapshot) -> Vec<OomRecord> {
         if snapshot.oom_kills.is_empty() {
             return Vec::new();
@@ -356,7 +351,6 @@ impl Publisher {
 
     /// Whether a tick of a recording, with the facts of its node, is of the same agent as the tick
     /// `before`: another agent counts from 1 again.
-    #[must_use]
     pub fn goes_on(&self, facts: &NodeFacts, before: Option<u64>, tick: u64) -> bool {
         *self.facts == *facts && before < Some(tick)
     }

@@ -39,7 +39,6 @@ impl Directories {
     /// Those of a kubelet that keeps its files in `root`. Images lie beside it, as in a container
     /// that has the node's directories below one of its own, or at the usual place. containerd,
     /// CRI-O and docker keep images and writable layers together.
-    #[must_use]
     pub fn of_kubelet(root: &Path) -> Self {
         let beside = root.parent().filter(|parent| *parent != Path::new(USUAL));
         let parents = beside.into_iter().chain([Path::new(USUAL)]);
@@ -50,7 +49,6 @@ impl Directories {
     }
 
     /// No file system is read.
-    #[must_use]
     pub fn none() -> Self {
         Self { nodefs: Vec::new(), imagefs: Vec::new(), containerfs: Vec::new() }
     }

@@ -20,7 +20,6 @@ use isobar_core::model::units::Bytes;
 
 /// Reads the machine whose procfs and sysfs are mounted at `proc` and `sys`, and the file system
 /// that holds `kubelet_root`, or will hold it: before the kubelet's first start it is missing.
-#[must_use]
 pub fn read(proc: &Path, sys: &Path, kubelet_root: &Path) -> Machine {
     let mut gaps = Gaps::default();
     let node = Node::new(proc);
@@ -106,13 +105,11 @@ impl Groups {
     }
 
     /// The mount point.
-    #[must_use]
     pub fn mount(&self) -> &Path {
         &self.root.path
     }
 
     /// The root's `cgroup.controllers`; empty if it cannot be read.
-    #[must_use]
     pub fn controllers(&self) -> BTreeSet<String> {
         self.controllers_of(&CgroupPath::root())
     }
@@ -124,13 +121,11 @@ impl Groups {
     }
 
     /// Whether the cgroup at `path` is there.
-    #[must_use]
     pub fn exists(&self, path: &CgroupPath) -> bool {
         self.root.path_of(path, "").is_dir()
     }
 
     /// Whether the cgroup at `path` is there and has a process, in it or below it.
-    #[must_use]
     pub fn is_populated(&self, path: &CgroupPath) -> bool {
         let events = fs::read_to_string(self.root.path_of(path, "cgroup.events"));
         events.is_ok_and(|events| events.lines().any(|line| line == "populated 1"))

@@ -156,13 +156,11 @@ impl Sampler {
     }
 
     /// What does not change until the next boot.
-    #[must_use]
     pub fn facts(&self) -> &NodeFacts {
         &self.facts
     }
 
     /// The root directory of the cgroup v2 tree.
-    #[must_use]
     pub fn cgroup_root(&self) -> &Path {
         &self.tree.root.path
     }
@@ -180,7 +178,6 @@ impl Sampler {
     }
 
     /// What the kernel side must know of this host before it is attached.
-    #[must_use]
     pub fn host(&self) -> kernel::Host {
         let root = &self.tree.root;
         let controllers = fs::read_to_string(root.path.join("cgroup.controllers"));
@@ -206,7 +203,6 @@ impl Sampler {
     }
 
     /// Descriptors kept open between ticks.
-    #[must_use]
     pub fn n_kept(&self) -> usize {
         self.tree.n_kept()
     }

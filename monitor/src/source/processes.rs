@@ -64,7 +64,6 @@ impl Processes {
     }
 
     /// Reads the cgroups that are `wanted` and have processes, by path, and the gaps.
-    #[must_use]
     pub fn read(&self, wanted: impl Fn(&CgroupPath) -> bool) -> (Vec<Members>, Vec<Gap>) {
         let (mut found, mut gaps) = (Vec::new(), Gaps::default());
         let mut to_visit = vec![CgroupPath::root()];
@@ -87,7 +86,6 @@ impl Processes {
 
     /// The cgroups of the tree, with their paths and what tells how far these count, and no more:
     /// for [`Places`](isobar_core::model::places::Places). What cannot be read is a gap of `read`.
-    #[must_use]
     pub fn cgroups(&self) -> BTreeMap<CgroupId, Arc<Cgroup>> {
         let mut found = BTreeMap::new();
         let mut to_visit = vec![(CgroupPath::root(), false)];

@@ -108,7 +108,6 @@ struct Used {
 }
 
 impl Runners {
-    #[must_use]
     pub fn new(resource: Resource, proc: &Path, cgroup_root: &Path) -> Self {
         Self {
             resource,
@@ -126,13 +125,11 @@ impl Runners {
         }
     }
 
-    #[must_use]
     pub fn resource(&self) -> Resource {
         self.resource
     }
 
     /// Whether [`Runners::suspect`] is to be called: a suspect costs a look at the whole snapshot.
-    #[must_use]
     pub fn is_due(&self, now: Nanos) -> bool {
         self.before.is_none() && self.next.is_none() && self.has_rested(SHORTEST_REST, now)
     }

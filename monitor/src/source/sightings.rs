@@ -36,7 +36,6 @@ pub struct Ran {
 }
 
 impl Look {
-    #[must_use]
     pub fn at(proc: &Path, pids: impl IntoIterator<Item = u32>) -> Self {
         let mut look = Self::default();
         pids.into_iter().for_each(|pid| look.add(proc, pid));
@@ -58,7 +57,6 @@ impl Look {
 
     /// What threads of `pid` did between this look and a `later` one that were seen on one of `cpus`
     /// at either; `None` if none is in both.
-    #[must_use]
     pub fn ran(&self, later: &Self, pid: u32, cpus: &CpuSet) -> Option<Ran> {
         let all = self.0.range((pid, 0, 0)..=(pid, u32::MAX, u64::MAX));
         let both: Vec<_> =

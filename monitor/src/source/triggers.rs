@@ -164,7 +164,6 @@ impl Triggers {
     }
 
     /// How many triggers are open, or why none is.
-    #[must_use]
     pub fn capability(&self) -> Capability {
         let is = |state, detail| Capability::new("pressure triggers", state, detail);
         let failed = self.failed.values().next().map(|(_, reason)| reason.clone());

@@ -87,7 +87,6 @@ impl Rules {
 
     /// Whether each request is allowed, and each grant was used. What was asked and refused for
     /// another reason counts as used.
-    #[must_use]
     pub fn check(&self, seen: &[Seen]) -> Findings {
         let denied = seen.iter().filter(|one| !self.allow(&one.call));
         let denied: BTreeSet<_> = denied.map(|one| asked(&one.call)).collect();

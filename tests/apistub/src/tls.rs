@@ -36,7 +36,6 @@ impl Authority {
     }
 
     /// Its certificate, as in `ca.crt`.
-    #[must_use]
     pub fn pem(&self) -> String {
         self.0.pem()
     }

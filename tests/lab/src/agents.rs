@@ -108,7 +108,6 @@ impl Agent {
     }
 
     /// What it is if it is not isobar.
-    #[must_use]
     pub fn is_peer(&self) -> bool {
         self.peer().is_some()
     }

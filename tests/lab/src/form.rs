@@ -207,26 +207,22 @@ impl Scenario {
     }
 
     /// Why it is not played on the kernels of `series`, if it is not.
-    #[must_use]
     pub fn not_on(&self, series: Series) -> Option<&str> {
         let never = self.form.never_on.as_ref().filter(|never| never.kernels.contains(&series));
         self.form.skip.as_deref().or(never.map(|never| never.reason.as_str()))
     }
 
     /// True if `cargo xtask test` without `--all` plays it on that kernel.
-    #[must_use]
     pub fn is_ordinary_on(&self, series: Series) -> bool {
         self.form.kernels.has(series) && !self.form.nightly
     }
 
     /// True if it overloads a node with pods, whose users' waiting is measured in milliseconds.
-    #[must_use]
     pub fn is_overload(&self) -> bool {
         self.form.has_node()
     }
 
     /// True if `wanted` is its name, that of all variants of its file, or its number: `s07`, `7`.
-    #[must_use]
     pub fn is(&self, wanted: &str) -> bool {
         let file = self.name.split('/').next().unwrap_or_default();
         let number = self.name.split('-').next().unwrap_or_default();

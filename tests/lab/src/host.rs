@@ -73,7 +73,6 @@ impl Plays<'_> {
 }
 
 /// Seconds that a play of a scenario should take.
-#[must_use]
 pub fn expected_seconds(scenario: &Scenario) -> f64 {
     let form = &scenario.form;
     form.idle() + form.settle() + form.seconds.0 + if form.has_node() { AROUND } else { 4.0 }
@@ -97,7 +96,6 @@ impl Lab {
     }
 
     /// True once ctrl-c was pressed.
-    #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.stop.requested()
     }

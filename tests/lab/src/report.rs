@@ -42,13 +42,11 @@ pub struct Played {
 
 impl Played {
     /// True if it could be played and all that was expected came to be.
-    #[must_use]
     pub fn passed(&self) -> bool {
         self.broke.is_none() && self.verdicts.iter().all(|verdict| verdict.passed)
     }
 
     /// True if it failed and its agent is judged, not only measured.
-    #[must_use]
     pub fn counts_as_failed(&self) -> bool {
         let judged = Agent::named(&self.play.agent).is_ok_and(|agent| agent.is_judged);
         (judged || self.broke.is_some()) && !self.passed()
@@ -109,7 +107,6 @@ impl Played {
     }
 
     /// What a test is called: `6.12 two-spinners`.
-    #[must_use]
     pub fn name(&self) -> String {
         let Play { scenario, agent, run } = &self.play;
         let agent = if agent == "isobar" { String::new() } else { format!(" / {agent}") };
@@ -118,7 +115,6 @@ impl Played {
     }
 
     /// One line, then one for each figure of the agent's, and for each other verdict that failed.
-    #[must_use]
     pub fn text(&self) -> String {
         let mut text = format!("test {} ... ", self.name());
         if let Some(why) = &self.broke {
@@ -158,7 +154,6 @@ fn seen_from_outside(figures: &Figures) -> String {
 }
 
 /// Tables over all overloads: what was seen from outside, and how fast agents reacted.
-#[must_use]
 pub fn tables(played: &[Played]) -> String {
     let overloads: Vec<&Played> = played.iter().filter(|one| !one.pings.is_empty()).collect();
     match overloads.is_empty() {

@@ -35,7 +35,6 @@ impl Stop {
     }
 
     /// True once a signal has come.
-    #[must_use]
     pub fn requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

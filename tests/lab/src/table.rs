@@ -1,7 +1,6 @@
 //! Tables in Markdown, so that what is printed can go into a document as it is.
 
 /// Rows below a head: the first column to the left, the others, figures, to the right.
-#[must_use]
 pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let head: Vec<String> = head.iter().map(|&name| name.to_owned()).collect();
     let widths: Vec<usize> = (0..head.len())
@@ -30,7 +29,6 @@ pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
 }
 
 /// Whether a figure keeps to its limit, in a word.
-#[must_use]
 pub fn against(figure: f64, limit: f64) -> &'static str {
     if figure <= limit { "within" } else { "ABOVE" }
 }

@@ -39,7 +39,6 @@ pub struct Reading {
 
 impl Reading {
     /// The total at `moment`, interpolated between this reading and a `later` one.
-    #[must_use]
     pub fn on_the_way_to(self, later: Self, moment: Nanos) -> Nanos {
         let (length, done) = (later.at.since(self.at), moment.since(self.at));
         if done >= length {
@@ -66,7 +65,6 @@ pub struct Average {
 
 impl Average {
     /// Averages start at 0; `total` is the counter at `now`.
-    #[must_use]
     pub fn new(now: Nanos, total: Nanos) -> Self {
         Self { next_update: now.plus(PERIOD), last_update: now, counted: total, loads: [0; 3] }
     }
@@ -116,17 +114,14 @@ impl Average {
         self.update(now.at, now.total);
     }
 
-    #[must_use]
     pub fn avg10(&self) -> Percent {
         printed(self.loads[0])
     }
 
-    #[must_use]
     pub fn avg60(&self) -> Percent {
         printed(self.loads[1])
     }
 
-    #[must_use]
     pub fn avg300(&self) -> Percent {
         printed(self.loads[2])
     }
@@ -134,7 +129,6 @@ impl Average {
 
 /// The weight, in percent, that each average gives to time before its first reading, `seen` ago.
 /// The averages start at 0, so the true one, with that time, is higher by at most as much.
-#[must_use]
 pub fn unseen(seen: Nanos) -> [Percent; 3] {
     let periods = seen.0 / PERIOD.0;
     DECAYS.map(|decay| Percent::share(power(decay, periods), ONE))

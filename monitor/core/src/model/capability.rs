@@ -26,7 +26,6 @@ impl Capability {
     pub const RELIEF: &str = "relief";
 
     /// One for which the operator can do nothing, or need not.
-    #[must_use]
     pub fn new(name: impl Into<String>, state: CapabilityState, detail: impl Into<String>) -> Self {
         Self { name: name.into(), state, detail: detail.into(), remedy: None }
     }
@@ -38,7 +37,6 @@ impl Capability {
     }
 
     /// What these settings enforce.
-    #[must_use]
     pub fn relief(settings: &Relief) -> Self {
         let state = match settings.enforce.is_empty() {
             true => CapabilityState::Off,
@@ -72,7 +70,6 @@ named!(CapabilityState {
 /// The names of what this node does not offer or refuses, each once: capabilities that are absent or
 /// blind, then objects that cannot be read. Left out are what an option switched off, and gaps that
 /// pass: a cgroup that ended, a failed or torn reading, a table that was full.
-#[must_use]
 pub fn missing<'a>(capabilities: &'a [Capability], gaps: &'a [Gap]) -> Vec<&'a str> {
     let is_missing =
         |one: &&Capability| matches!(one.state, CapabilityState::Absent | CapabilityState::Blind);

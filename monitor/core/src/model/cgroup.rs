@@ -37,38 +37,32 @@ impl CgroupId {
 pub struct CgroupPath(pub Arc<str>);
 
 impl CgroupPath {
-    #[must_use]
     pub fn root() -> Self {
         Self("/".into())
     }
 
     /// The path of the child directory `name`.
-    #[must_use]
     pub fn child(&self, name: &str) -> Self {
         let above = if self.is_root() { "" } else { &*self.0 };
         Self(format!("{above}/{name}").into())
     }
 
-    #[must_use]
     pub fn is_root(&self) -> bool {
         &*self.0 == "/"
     }
 
     /// The path in a sentence.
-    #[must_use]
     pub fn told(&self) -> &str {
         if self.is_root() { ROOT } else { &self.0 }
     }
 
     /// Whether it is `above` or lies below it.
-    #[must_use]
     pub fn is_within(&self, above: &Self) -> bool {
         let below = || self.0.strip_prefix(&*above.0);
         above.is_root() || below().is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
     /// Whether systemd names it as a slice, which has no processes of its own.
-    #[must_use]
     pub fn is_slice(&self) -> bool {
         self.0.ends_with(".slice")
     }
@@ -97,7 +91,6 @@ pub enum Limit {
 
 impl Limit {
     /// The number; `None` where the file says `max`.
-    #[must_use]
     pub fn at(self) -> Option<u64> {
         match self {
             Self::Max => None,
@@ -145,7 +138,6 @@ pub struct Cgroup {
 
 impl Cgroup {
     /// Whether nothing of it was read in this tick: not even `cpu.stat`, which each cgroup has.
-    #[must_use]
     pub fn is_unread(&self) -> bool {
         let Self { cpu, memory, pids_current, pressure, .. } = self;
         cpu.usage.is_none()

@@ -48,7 +48,6 @@ pub enum Measure {
 
 impl Measure {
     /// The figure's name in messages.
-    #[must_use]
     pub fn figure(self, resource: Resource) -> &'static str {
         match (resource, self) {
             (_, Self::Contention) => "contention",
@@ -83,7 +82,6 @@ impl ConditionName {
     ];
 
     /// KEP-4205's name, without a prefix.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match (self.scope, self.resource) {
             (ScopeName::System, Resource::Cpu) => "SystemCPUContentionPressure",

@@ -29,7 +29,6 @@ pub enum CpuSetError {
 
 impl CpuSetError {
     /// In the words of `cpuset.Parse`.
-    #[must_use]
     pub fn in_go(&self) -> String {
         match self {
             Self::Number { number, why, .. } => {

@@ -47,7 +47,6 @@ impl Decision {
 
     /// What was lost of memory, and who took it. `None` while relief waits for what it has done and
     /// most belongs to no cgroup: what a victim had is no longer its own, and is not free yet.
-    #[must_use]
     pub fn loss(&self) -> Option<&Loss> {
         let waits = matches!(
             self.relief.held,
@@ -128,20 +127,17 @@ pub struct Met {
 
 impl Met {
     /// Whether it is a hard threshold of the kubelet.
-    #[must_use]
     pub fn is_hard(&self) -> bool {
         matches!(self.threshold, Trigger::Eviction(threshold) if threshold.is_hard())
     }
 
     /// Whether memory will be gone soon, or is below a hard threshold: there is no time to be told no.
-    #[must_use]
     pub fn presses_for_memory(&self) -> bool {
         let is_memory = self.threshold.resource() == Resource::Memory;
         is_memory && (self.is_hard() || self.threshold.is_forecast())
     }
 
     /// When its grace period was over, or will be.
-    #[must_use]
     pub fn due_since(&self) -> Nanos {
         self.since.plus(match self.threshold {
             Trigger::Eviction(threshold) => threshold.grace,
@@ -176,7 +172,6 @@ pub struct Event {
 
 impl Trigger {
     /// What is short.
-    #[must_use]
     pub fn resource(&self) -> Resource {
         match self {
             Self::Eviction(threshold) => threshold.signal.resource(),
@@ -185,19 +180,16 @@ impl Trigger {
     }
 
     /// True if it looks at an average, which goes on telling for a while of what is over.
-    #[must_use]
     pub fn is_average(&self) -> bool {
         matches!(self, Self::Pressure(_)) && !self.is_forecast()
     }
 
     /// True if it tells how long memory lasts.
-    #[must_use]
     pub fn is_forecast(&self) -> bool {
         matches!(self, Self::Pressure(one) if matches!(one.on, PressureSignal::Exhaustion(_)))
     }
 
     /// Its name: the kubelet's signal, or ours as `kubepods.memory.pressure`.
-    #[must_use]
     pub fn name(&self) -> String {
         match self {
             Self::Eviction(threshold) => threshold.signal.name().into(),

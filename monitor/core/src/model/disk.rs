@@ -83,7 +83,6 @@ impl DiskUse {
     }
 
     /// As a quantity of disk space or of inodes.
-    #[must_use]
     pub fn of(self, resource: Resource) -> Option<Quantity> {
         match resource {
             Resource::Inodes => self.inodes.map(Quantity::count),
@@ -96,13 +95,11 @@ impl PodDisk {
     /// What counts for `signal`. Volumes count that are on the node's disks by the pod's spec; all
     /// that the source names if the spec is not known.
     /// Source: kubelet `pkg/kubelet/eviction/helpers.go`, `buildSignalToRankFunc`.
-    #[must_use]
     pub fn counted(&self, signal: Signal, layout: DiskLayout, pod: Option<&Pod>) -> DiskUse {
         self.parts(signal, layout, pod).into_iter().fold(DiskUse::default(), DiskUse::plus)
     }
 
     /// The layers, logs and volumes of which [`Self::counted`] is the sum.
-    #[must_use]
     pub fn parts(&self, signal: Signal, layout: DiskLayout, pod: Option<&Pod>) -> Vec<DiskUse> {
         use Signal::{ImagefsAvailable, ImagefsInodesFree, NodefsAvailable, NodefsInodesFree};
         let is_of_node = matches!(signal, NodefsAvailable | NodefsInodesFree);

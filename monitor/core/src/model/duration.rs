@@ -32,7 +32,6 @@ impl From<Nanos> for GoDuration {
 
 impl GoDuration {
     /// Negative durations become 0.
-    #[must_use]
     pub fn nanos(self) -> Nanos {
         Nanos(u64::try_from(self.0).unwrap_or(0))
     }

@@ -17,13 +17,11 @@ pub struct Fraction(u32);
 
 impl Fraction {
     /// `percent` in float32, as the kubelet has it; `None` outside 0 to 100.
-    #[must_use]
     pub fn of_percent(percent: f32) -> Option<Self> {
         Self::checked(percent / 100.0)
     }
 
     /// This share of `capacity`, truncated. Above 2^53 the capacity is rounded first, as in Go.
-    #[must_use]
     pub fn of(self, capacity: u64) -> u64 {
         // The fraction is not negative, and the cast saturates.
         (capacity as f64 * f64::from(self.float())) as u64

@@ -34,7 +34,6 @@ pub struct LimitWrite {
 
 impl LimitWrite {
     /// The file, below the cgroup tree.
-    #[must_use]
     pub fn path(&self) -> String {
         format!("{}/{}", self.cgroup.0.trim_end_matches('/'), self.file)
     }

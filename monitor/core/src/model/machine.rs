@@ -57,7 +57,6 @@ pub struct Found {
 
 impl Found {
     /// The value of a limit file by its name; `None` if the file does not exist.
-    #[must_use]
     pub fn file(&self, name: &str) -> Option<Limit> {
         match name {
             "memory.max" => self.memory_max,

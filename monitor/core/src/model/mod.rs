@@ -33,7 +33,6 @@ macro_rules! named {
             /// All of them, each with its name.
             pub const NAMED: [(&str, Self); Self::ALL.len()] = [$(($name, Self::$variant)),+];
 
-            #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name),+

@@ -13,7 +13,6 @@ pub const BEST_EFFORT: &str = "besteffort";
 const SLICE: &str = ".slice";
 
 /// The path of the cgroup with these name components; none is the root.
-#[must_use]
 pub fn path(driver: CgroupDriver, components: &[&str]) -> CgroupPath {
     match driver {
         _ if components.is_empty() => CgroupPath::root(),
@@ -28,13 +27,11 @@ pub fn path(driver: CgroupDriver, components: &[&str]) -> CgroupPath {
 }
 
 /// The cgroup of all pods.
-#[must_use]
 pub fn kubepods(node: &Node) -> CgroupPath {
     below_root(node, [KUBEPODS])
 }
 
 /// The slice of a QoS class: [`BURSTABLE`] or [`BEST_EFFORT`].
-#[must_use]
 pub fn of_class(node: &Node, class: &str) -> CgroupPath {
     below_root(node, [KUBEPODS, class])
 }
@@ -47,7 +44,6 @@ fn below_root<const N: usize>(node: &Node, names: [&str; N]) -> CgroupPath {
 
 /// `node` with the cgroup driver whose kubepods cgroup `exists`. The kubelet takes the driver from
 /// the container runtime; its own configuration may differ.
-#[must_use]
 pub fn as_spelled(node: &Node, exists: impl Fn(&CgroupPath) -> bool) -> Node {
     let cgroup_driver = match node.cgroup_driver {
         CgroupDriver::Cgroupfs => CgroupDriver::Systemd,
@@ -62,7 +58,6 @@ pub fn as_spelled(node: &Node, exists: impl Fn(&CgroupPath) -> bool) -> Node {
 ///
 /// With the systemd driver only the last part of the name counts, as a slice: `/a/b.slice` is
 /// `/b.slice`, and `/kubelet.service` is `/kubelet.service.slice`.
-#[must_use]
 pub fn reserved(driver: CgroupDriver, name: &str) -> Option<CgroupPath> {
     let components = components(driver, name);
     let components: Vec<_> = components.iter().map(String::as_str).collect();
@@ -71,7 +66,6 @@ pub fn reserved(driver: CgroupDriver, name: &str) -> Option<CgroupPath> {
 
 /// The internal name that `kubeReservedCgroup` or `systemReservedCgroup` stands for; empty for the root.
 /// Source: `ParseSystemdToCgroupName`, `ParseCgroupfsToCgroupName`.
-#[must_use]
 pub fn components(driver: CgroupDriver, name: &str) -> Vec<String> {
     let mut parts = name.split('/').filter(|part| !part.is_empty());
     match driver {

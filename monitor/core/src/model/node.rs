@@ -72,7 +72,6 @@ pub enum DiskLayout {
 }
 
 impl Filesystems {
-    #[must_use]
     pub fn layout(&self) -> DiskLayout {
         let device = |file: Option<Filesystem>| file.map(|file| file.device);
         let image = device(self.imagefs);
@@ -125,14 +124,12 @@ pub struct Meminfo {
 
 impl Meminfo {
     /// What the node has for pages of the usual size.
-    #[must_use]
     pub fn usual(self) -> Bytes {
         Bytes(self.total.0.saturating_sub(self.hugetlb.0))
     }
 
     /// `MemTotal` - `MemAvailable`, and used swap. What was read back from swap and is there still counts
     /// once, because the kernel can drop it from memory, and so does what is in zswap.
-    #[must_use]
     pub fn in_use(self) -> Bytes {
         let memory = self.total.0.saturating_sub(self.available.0);
         let swap = self.swap_total.0.saturating_sub(self.swap_free.0);

@@ -31,7 +31,6 @@ pub enum PatternError {
 
 impl PathPattern {
     /// True if the pattern matches the whole path.
-    #[must_use]
     pub fn fits(&self, path: &CgroupPath) -> bool {
         let (mut at, mut names) = (0, path.0.split('/'));
         // What follows the last `**` so far, and the names left to it: what comes before is settled.
@@ -58,7 +57,6 @@ impl PathPattern {
     /// The same where root gave the first `n` names of the path alone, and the owner of a cgroup that was
     /// handed over the others. Such a name counts where any would fit, and for a pattern without wildcards:
     /// else any tenant could take what the pattern grants.
-    #[must_use]
     pub fn fits_names(&self, path: &CgroupPath, n: usize) -> bool {
         let is_of_root = || path.segments().count() <= n;
         let has_set = || self.has(|sign| sign == '[');

@@ -15,7 +15,6 @@ const USUAL: [&str; 2] = ["/kubepods.slice", "/kubepods"];
 
 /// Where the configuration puts the cgroup of all pods, in the spelling of the driver that made one. Of
 /// both, the one without a pod that has tasks is left from before the driver was changed.
-#[must_use]
 pub fn kubepods(node: &Node, cgroups: &BTreeMap<CgroupId, Arc<Cgroup>>) -> CgroupPath {
     let is_there = |path: &CgroupPath| cgroups.values().any(|cgroup| cgroup.path == *path);
     let is_pod = |group: &Cgroup| {
@@ -41,7 +40,6 @@ pub struct Places<'a> {
 impl<'a> Places<'a> {
     /// `kubepods` is where the configuration puts the cgroup of all pods; `None` is where it usually
     /// is. Another one of that name is an ordinary cgroup: of a node in a container, or of no kubelet.
-    #[must_use]
     pub fn of(cgroups: &'a BTreeMap<CgroupId, Arc<Cgroup>>, kubepods: Option<&CgroupPath>) -> Self {
         let may_be = match kubepods {
             Some(path) => vec![path.clone()],
@@ -67,7 +65,6 @@ impl<'a> Places<'a> {
     }
 
     /// True of the cgroup of all pods, and of those of all pods of a class.
-    #[must_use]
     pub fn is_shared(&self, path: &CgroupPath) -> bool {
         self.pods.is_some_and(|pods| {
             let is_next = || path.segments().count() == pods.segments().count() + 1;
@@ -77,7 +74,6 @@ impl<'a> Places<'a> {
     }
 
     /// What the cgroup at `path` is.
-    #[must_use]
     pub fn place(&self, path: &CgroupPath) -> Place {
         if self.is_trusted(path) { Place::of(path) } else { Place::Other }
     }

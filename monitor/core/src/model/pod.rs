@@ -73,7 +73,6 @@ impl Place {
     ///
     /// A path is no proof: a user who may create cgroups can name them like a pod's.
     /// Source: kubelet `pkg/kubelet/cm/cgroup_manager_linux.go` and the runtimes' naming.
-    #[must_use]
     pub fn of(path: &CgroupPath) -> Self {
         if path.is_root() {
             return Self::Node;

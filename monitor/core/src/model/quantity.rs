@@ -79,61 +79,51 @@ impl Quantity {
     pub const ZERO: Self = Self { nanos: 0, format: Format::DecimalSi };
 
     /// Bytes, printed in powers of 1024.
-    #[must_use]
     pub fn bytes(n: u64) -> Self {
         Self { nanos: i128::from(n) * UNIT, format: Format::BinarySi }
     }
 
     /// A count, printed in powers of 1000.
-    #[must_use]
     pub fn count(n: u64) -> Self {
         Self { nanos: i128::from(n) * UNIT, format: Format::DecimalSi }
     }
 
     /// CPU time in thousandths of a CPU.
-    #[must_use]
     pub fn milli(n: u64) -> Self {
         Self { nanos: i128::from(n) * (UNIT / 1_000), format: Format::DecimalSi }
     }
 
     /// Whole units, rounded away from zero: Go's `Value()`.
-    #[must_use]
     pub fn value(self) -> i128 {
         div_away(self.nanos, UNIT)
     }
 
     /// Thousandths, rounded away from zero: Go's `MilliValue()`.
-    #[must_use]
     pub fn milli_value(self) -> i128 {
         div_away(self.nanos, UNIT / 1_000)
     }
 
     /// Billionths, exact.
-    #[must_use]
     pub fn nanos(self) -> i128 {
         self.nanos
     }
 
     /// [`Quantity::value`]; negative values become 0.
-    #[must_use]
     pub fn to_u64(self) -> u64 {
         u64::try_from(self.value().max(0)).unwrap_or(u64::MAX)
     }
 
     /// [`Quantity::milli_value`]; negative values become 0.
-    #[must_use]
     pub fn to_milli(self) -> u64 {
         u64::try_from(self.milli_value().max(0)).unwrap_or(u64::MAX)
     }
 
     /// Exactly nothing.
-    #[must_use]
     pub fn is_zero(self) -> bool {
         self.nanos == 0
     }
 
     /// Below nothing.
-    #[must_use]
     pub fn is_negative(self) -> bool {
         self.nanos < 0
     }
@@ -153,7 +143,6 @@ impl Quantity {
     }
 
     /// By how many whole units it is above another one; 0 if it is not.
-    #[must_use]
     pub fn beyond(self, other: Self) -> u64 {
         if self > other { self.minus(other).to_u64() } else { 0 }
     }

@@ -2,14 +2,12 @@
 //! Source: Go `strconv.Quote`. Rust's `{:?}` escapes other characters, and those in another way.
 
 /// `text` in double quotes.
-#[must_use]
 pub fn quoted(text: &str) -> String {
     let inner: String = text.chars().map(escaped).collect();
     format!("\"{inner}\"")
 }
 
 /// One character, as it stands within double quotes.
-#[must_use]
 pub fn escaped(c: char) -> String {
     match c {
         '"' | '\\' => format!("\\{c}"),

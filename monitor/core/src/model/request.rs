@@ -13,7 +13,6 @@ use crate::model::workload::{Container, ContainerKind, Pod, Resources};
 ///
 /// With pod-level requests the containers' requests do not count, not even for ephemeral storage,
 /// which cannot be requested at pod level.
-#[must_use]
 pub fn request(pod: &Pod, resource: &str) -> Quantity {
     let asked = match &pod.resources {
         Some(whole) if is_pod_level(whole) => of_pod(whole, resource),
@@ -24,7 +23,6 @@ pub fn request(pod: &Pod, resource: &str) -> Quantity {
 
 /// The CPU time that the pod or the container at `place` requests; `None` if it requests none, or
 /// is not known. `pods` by the uid of their cgroups.
-#[must_use]
 pub fn cpu_at(place: &Place, pods: &BTreeMap<&str, &Pod>) -> Option<MilliCpu> {
     let asked = match place {
         Place::Pod { uid, .. } => request(pods.get(&**uid)?, "cpu"),
@@ -35,21 +33,18 @@ pub fn cpu_at(place: &Place, pods: &BTreeMap<&str, &Pod>) -> Option<MilliCpu> {
 }
 
 /// What the containers request at the same time.
-#[must_use]
 pub fn of_containers(pod: &Pod, resource: &str) -> Quantity {
     at_once(pod, |container| of_container(container, resource))
 }
 
 /// What the containers are limited to at the same time, overhead included; `None` if none is.
 /// Source: component-helpers `resource/helpers.go`, `PodLimits`.
-#[must_use]
 pub fn limit_of_containers(pod: &Pod, resource: &str) -> Option<Quantity> {
     let limit = limit_without_overhead(pod, resource)?;
     Some(if limit.is_zero() { limit } else { limit.plus(of(&pod.overhead, resource)) })
 }
 
 /// The same without overhead. Source: `AggregateContainerLimits`.
-#[must_use]
 pub fn limit_without_overhead(pod: &Pod, resource: &str) -> Option<Quantity> {
     let limits = |container: &Container| container.resources.limits.get(resource).copied();
     let is_limited = pod.containers.iter().any(|container| limits(container).is_some());
@@ -74,13 +69,11 @@ fn at_once(pod: &Pod, of: impl Fn(&Container) -> Quantity) -> Quantity {
 }
 
 /// The container's request.
-#[must_use]
 pub fn of_container(container: &Container, resource: &str) -> Quantity {
     of(&container.resources.requests, resource)
 }
 
 /// The pod-level request. Resources that cannot be set for a pod count as 0.
-#[must_use]
 pub fn of_pod(whole: &Resources, resource: &str) -> Quantity {
     if is_supported(resource) { of(&whole.requests, resource) } else { Quantity::ZERO }
 }
@@ -91,7 +84,6 @@ fn is_pod_level(whole: &Resources) -> bool {
 }
 
 /// Whether a pod can have a request for `resource` as a whole.
-#[must_use]
 pub fn is_supported(resource: &str) -> bool {
     ["cpu", "memory"].contains(&resource) || resource.starts_with("hugepages-")
 }

@@ -95,13 +95,11 @@ impl Sample {
     }
 
     /// The pod whose cgroup is named after this uid; `None` if no source told of it.
-    #[must_use]
     pub fn pod(&self, uid: &str) -> Option<&Pod> {
         of_cgroup_uid(self.pods.as_ref()?, uid)
     }
 
     /// What its cgroups are.
-    #[must_use]
     pub fn places(&self) -> Places<'_> {
         Places::of(&self.cgroups, self.kubepods.as_ref())
     }
@@ -112,7 +110,6 @@ impl Sample {
     }
 
     /// Whether the processes of this cgroup were really marked by then.
-    #[must_use]
     pub fn was_marked(&self, path: &CgroupPath, by: Nanos) -> bool {
         let marks = self.marks().filter(|entry| entry.since <= by).map(|entry| &entry.action);
         let mut marks = marks.filter(|mark| mark.is_enforced);

@@ -188,7 +188,6 @@ pub struct Relief {
 
 impl Relief {
     /// `observing`, or `enforcing` with the steps that may be chosen and will be taken.
-    #[must_use]
     pub fn mode(&self) -> String {
         let steps: Vec<&str> = self.enforce.intersection(&self.steps).map(|s| s.name()).collect();
         match (self.enforce.is_empty(), steps.is_empty()) {
@@ -223,7 +222,6 @@ impl Default for Relief {
 
 impl Relief {
     /// Whether this step may delete a pod.
-    #[must_use]
     pub fn deletion_by(&self, step: StepKind) -> Deletion {
         if step == StepKind::Evict { self.deletion } else { Deletion::Never }
     }
@@ -287,7 +285,6 @@ pub struct Node {
 
 impl Node {
     /// A configuration says what is reserved or enforced: limits can be compared with it.
-    #[must_use]
     pub fn is_told(&self) -> bool {
         let Self { kube_reserved, system_reserved, reserved_cpus, enforce, .. } = self;
         let reserves = !kube_reserved.is_empty() || !system_reserved.is_empty();

@@ -9,14 +9,12 @@ pub const MAX_SHARES: u64 = 262_144;
 const MAX_WEIGHT: u64 = 10_000;
 
 /// Shares for a CPU request in thousandths of a CPU: `MilliCPUToShares`.
-#[must_use]
 pub fn shares(milli: u64) -> u64 {
     (milli.saturating_mul(1_024) / 1_000).clamp(MIN_SHARES, MAX_SHARES)
 }
 
 /// `cpu.weight` of the cgroups that the kubelet writes (kubepods, QoS slices, pods, reserved
 /// cgroups): linear. Container runtimes use another scale.
-#[must_use]
 pub fn weight(shares: u64) -> u64 {
     if shares >= MAX_SHARES {
         return MAX_WEIGHT;
@@ -25,7 +23,6 @@ pub fn weight(shares: u64) -> u64 {
 }
 
 /// The shares that the kubelet derives from a `cpu.weight`.
-#[must_use]
 pub fn shares_of_weight(weight: u64) -> u64 {
     weight.saturating_sub(1).saturating_mul(262_142) / 9_999 + MIN_SHARES
 }

@@ -233,7 +233,6 @@ pub struct Blame {
 }
 
 /// The kubelet's working set: `memory.current` less `inactive_file`, at least 0.
-#[must_use]
 pub fn working_set(files: &Cgroup) -> Option<Bytes> {
     let (current, stat) = (files.memory.current?, files.memory.stat?);
     Some(Bytes(current.0.saturating_sub(stat.inactive_file.0)))

@@ -78,7 +78,6 @@ pub struct GroupStall {
 
 impl GroupStall {
     /// Run-queue wait that no quota explains.
-    #[must_use]
     pub fn contention(&self) -> Nanos {
         self.wait.since(self.throttled_own.plus(self.throttled_ancestor))
     }
@@ -130,7 +129,6 @@ named!(MemoryCause {
 
 impl MemoryCause {
     /// True if the node or its allocatable was short, not a cgroup at its own limit.
-    #[must_use]
     pub fn is_shortage(self) -> bool {
         matches!(self, Self::Global | Self::AllocatableLimit)
     }
@@ -192,14 +190,12 @@ pub struct OomKill {
 
 impl OomKill {
     /// See [`killed_process`].
-    #[must_use]
     pub fn process(&self) -> String {
         killed_process(self.victim_pid, self.victim_comm.as_deref())
     }
 }
 
 /// A killed process in a sentence: `process 7 (java)`, or `process 7` where its `comm` is not known.
-#[must_use]
 pub fn killed_process(pid: u32, comm: Option<&str>) -> String {
     match comm {
         Some(comm) => format!("process {pid} ({comm})"),
@@ -231,7 +227,6 @@ pub struct OomRecord {
 
 impl OomRecord {
     /// Of a kill that the tick of this moment has seen; `path_of` knows its cgroups.
-    #[must_use]
     pub fn of(
         kill: &OomKill,
         at: Moment,
@@ -249,7 +244,6 @@ impl OomRecord {
     }
 
     /// Whose process was killed: the pod by its name, else the cgroup.
-    #[must_use]
     pub fn who(&self) -> &str {
         let path = self.victim_path.as_ref().map(CgroupPath::told);
         // Snapshots have the root without a path.
@@ -258,7 +252,6 @@ impl OomRecord {
     }
 
     /// What happened, for people.
-    #[must_use]
     pub fn sentence(&self) -> String {
         format!("the kernel's OOM killer killed {} of {}", self.kill.process(), self.who())
     }

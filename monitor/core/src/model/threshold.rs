@@ -82,13 +82,11 @@ named!(Signal {
 });
 
 impl Signal {
-    #[must_use]
     pub fn of(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|signal| signal.name() == name)
     }
 
     /// The kubelet's word for what is short.
-    #[must_use]
     pub fn resource(self) -> Resource {
         match self {
             Self::MemoryAvailable | Self::AllocatableMemoryAvailable => Resource::Memory,
@@ -103,7 +101,6 @@ impl Signal {
     }
 
     /// `amount` in the signal's unit: bytes in powers of 1024, others as counts.
-    #[must_use]
     pub fn quantity(self, amount: u64) -> Quantity {
         match self.resource() {
             Resource::Inodes | Resource::Pids => Quantity::count(amount),
@@ -130,7 +127,6 @@ pub enum Amount {
 
 impl Amount {
     /// In units of `capacity`.
-    #[must_use]
     pub fn of(self, capacity: u64) -> u64 {
         match self {
             Self::Quantity(quantity) => quantity.to_u64(),
@@ -163,7 +159,6 @@ pub struct Threshold {
 }
 
 impl Threshold {
-    #[must_use]
     pub fn is_hard(&self) -> bool {
         self.grace.0 == 0
     }
@@ -198,7 +193,6 @@ pub enum PressureSignal {
 
 impl PressureSignal {
     /// What is short when it is met.
-    #[must_use]
     pub fn resource(self) -> Resource {
         match self {
             Self::Cpu(_) => Resource::Cpu,
@@ -217,7 +211,6 @@ impl PressureSignal {
     ];
 
     /// The name in configurations and messages, such as `kubepods.memory.pressure`.
-    #[must_use]
     pub fn name(self, scope: ScopeName) -> &'static str {
         match (scope, self) {
             (ScopeName::System, Self::Cpu(_)) => "system.cpu.pressure",
@@ -235,7 +228,6 @@ impl PressureSignal {
 }
 
 impl PressureThreshold {
-    #[must_use]
     pub fn name(&self) -> String {
         self.on.name(self.scope).into()
     }

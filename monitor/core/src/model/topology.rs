@@ -21,7 +21,6 @@ pub struct Topology {
 
 impl Topology {
     /// CPUs without known topology: one core each, one socket.
-    #[must_use]
     pub fn flat(cpus: &CpuSet) -> Self {
         let place = |cpu: &u32| (*cpu, CpuPlace { core: *cpu, ..CpuPlace::default() });
         Self { cpus: cpus.0.iter().map(place).collect() }
@@ -29,7 +28,6 @@ impl Topology {
 
     /// CPUs as the kernel reports them. It numbers cores within their socket, so socket and number
     /// together identify a core.
-    #[must_use]
     pub fn of(places: &BTreeMap<u32, CpuPlace>) -> Self {
         let mut first = BTreeMap::new();
         let number = |(cpu, place): (&u32, &CpuPlace)| {
@@ -39,13 +37,11 @@ impl Topology {
         Self { cpus: places.iter().map(number).collect() }
     }
 
-    #[must_use]
     pub fn all(&self) -> CpuSet {
         CpuSet(self.cpus.keys().copied().collect())
     }
 
     /// The topology of these CPUs alone.
-    #[must_use]
     pub fn only(&self, cpus: &CpuSet) -> Self {
         let kept = self.cpus.iter().filter(|(cpu, _)| cpus.0.contains(cpu));
         Self { cpus: kept.map(|(cpu, place)| (*cpu, *place)).collect() }

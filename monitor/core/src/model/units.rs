@@ -29,7 +29,6 @@ impl Percent {
     pub const FULL: Self = Self(100_00);
 
     /// `part` of `whole`, at most [`Percent::FULL`]; 0 of 0 is 0.
-    #[must_use]
     pub fn share(part: u64, whole: u64) -> Self {
         let hundredths = scale(part, 100_00, whole).min(u64::from(Self::FULL.0));
         Self(u16::try_from(hundredths).expect("at most 100 %"))
@@ -146,14 +145,12 @@ pub struct MilliCpu(pub u64);
 
 impl MilliCpu {
     /// `used` CPU time per `wall` time.
-    #[must_use]
     pub fn rate(used: Nanos, wall: Nanos) -> Self {
         Self(scale(used.0, 1_000, wall.0))
     }
 }
 
 /// `amount * by / of` without overflow; saturates, and is 0 if `of` is 0.
-#[must_use]
 pub fn scale(amount: u64, by: u64, of: u64) -> u64 {
     let scaled = (u128::from(amount) * u128::from(by)).checked_div(u128::from(of));
     u64::try_from(scaled.unwrap_or(0)).unwrap_or(u64::MAX)

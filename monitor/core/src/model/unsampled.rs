@@ -11,7 +11,6 @@ const LONGEST: Nanos = Nanos(5 * Nanos::SECOND.0);
 const USUAL: Nanos = Nanos::SECOND;
 
 /// The unwatched part of an interval between two samples; normally 0.
-#[must_use]
 pub fn unsampled(interval: Nanos) -> Nanos {
     if interval > LONGEST { interval.since(USUAL) } else { Nanos(0) }
 }

@@ -23,13 +23,11 @@ pub const HASH: &str = "kubernetes.io/config.hash";
 
 /// A static pod's uid is 32 hex digits without dashes; the API uses UUIDs.
 /// Source: kubelet `pkg/kubelet/config/common.go`, `applyDefaults`.
-#[must_use]
 pub fn is_static_uid(uid: &str) -> bool {
     uid.len() == 32 && uid.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// Pods by the uid that their cgroups are named after.
-#[must_use]
 pub fn by_cgroup_uid(pods: &Pods) -> BTreeMap<&str, &Pod> {
     let mirrors = pods.values().filter_map(|pod| Some((pod.mirrored()?, pod)));
     // A pod's own uid wins over what another says of it.
@@ -37,14 +35,12 @@ pub fn by_cgroup_uid(pods: &Pods) -> BTreeMap<&str, &Pod> {
 }
 
 /// The pod whose cgroup is named after this uid.
-#[must_use]
 pub fn of_cgroup_uid<'a>(pods: &'a Pods, uid: &str) -> Option<&'a Pod> {
     // All are looked through for a static pod alone, and for one that no source told of.
     pods.get(uid).or_else(|| pods.values().rfind(|pod| pod.mirrored() == Some(uid)))
 }
 
 /// What the API calls the pod or the container at `place`; `pods` by the uid of their cgroups.
-#[must_use]
 pub fn name_at(place: &Place, pods: &BTreeMap<&str, &Pod>) -> Option<String> {
     match place {
         Place::Pod { uid, .. } => pods.get(&**uid).map(|pod| pod.full_name()),
@@ -64,7 +60,6 @@ fn within(pod: &Pod, id: &str) -> String {
 }
 
 /// A container whose name is not known.
-#[must_use]
 pub fn nameless(pod: &str, id: &str) -> String {
     format!("a container of {pod} (id {})", id.get(..12).unwrap_or(id))
 }
@@ -126,20 +121,17 @@ pub struct Volume {
 
 impl Pod {
     /// `namespace/name`.
-    #[must_use]
     pub fn full_name(&self) -> String {
         full_name(&self.namespace, &self.name, 0)
     }
 
     /// The uid of the static pod that this one mirrors. An ordinary pod has no mirror, so another uid
     /// counts for nothing.
-    #[must_use]
     pub fn mirrored(&self) -> Option<&str> {
         self.annotations.get(MIRROR).map(String::as_str).filter(|uid| is_static_uid(uid))
     }
 
     /// The container with the runtime's `id`.
-    #[must_use]
     pub fn container(&self, id: &str) -> Option<&Container> {
         self.containers.iter().find(|container| container.id.as_deref() == Some(id))
     }
@@ -189,7 +181,6 @@ pub struct RestartRule {
 }
 
 impl RestartRule {
-    #[must_use]
     pub fn holds(&self, exit_code: i32) -> bool {
         self.exit_codes.contains(&exit_code) != self.is_for_others
     }

@@ -45,14 +45,12 @@ pub struct Standing {
 
 impl Standing {
     /// Nothing remembered yet of a node with this many CPUs.
-    #[must_use]
     pub fn new(n_cpus: u32) -> Self {
         Self { averages: Averages::new(n_cpus), ..Self::default() }
     }
 
     /// The same, after an agent before this one in the same boot. Averages that are too old start
     /// anew, and conditions that are too old become Unknown, as after any pause.
-    #[must_use]
     pub fn after(warm: WarmStart, n_cpus: u32) -> Self {
         let WarmStart { averages, conditions, takers } = warm;
         let averages = averages.again(n_cpus);
@@ -62,7 +60,6 @@ impl Standing {
     }
 
     /// What the next agent may go on from; `kubepods` is the cgroup of all pods.
-    #[must_use]
     pub fn warm_start(&self, kubepods: Option<CgroupId>) -> WarmStart {
         WarmStart {
             averages: self.averages.of_scopes(kubepods),
@@ -120,14 +117,12 @@ const SOON: Nanos = Nanos(60 * Nanos::SECOND.0);
 
 impl Engine {
     /// An engine that goes on from `standing`.
-    #[must_use]
     pub fn new(settings: Settings, standing: Standing) -> Self {
         Self { settings, standing }
     }
 
     /// An engine with other settings and the same standing. Where other steps are enforced, what
     /// relief was only observed is forgotten, and what is in force comes with the next sample.
-    #[must_use]
     pub fn with_settings(&self, settings: Settings) -> Self {
         let mut standing = self.standing.clone();
         if settings.relief.enforce != self.settings.relief.enforce {
@@ -136,18 +131,15 @@ impl Engine {
         Self { settings, standing }
     }
 
-    #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    #[must_use]
     pub fn standing(&self) -> &Standing {
         &self.standing
     }
 
     /// The ranking for `purpose` of the last sample, of which `snapshot` is, with every candidate.
-    #[must_use]
     pub fn rank(&self, snapshot: &Snapshot, purpose: Purpose) -> Option<Ranking> {
         let Standing { before, harm, takers, .. } = &self.standing;
         let (sample, settings) = (before.as_ref()?, &self.settings);

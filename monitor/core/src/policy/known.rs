@@ -22,7 +22,6 @@ const WORDS: [&str; 18] = [
 const HUGE_PAGES: &str = "hugepages-";
 
 /// True for such a name.
-#[must_use]
 pub fn is_known(name: &str) -> bool {
     let of_policy = [MIRROR, HASH, SOURCE, NODE_CRITICAL, MEMORY_PRESSURE];
     WORDS.contains(&name)

@@ -24,7 +24,6 @@ const NESTED: usize = 4_096;
 pub struct Workloads<'a>(BTreeMap<CgroupId, &'a WorkloadRule>);
 
 impl<'a> Workloads<'a> {
-    #[must_use]
     pub fn of(rules: &'a [WorkloadRule], snapshot: &Snapshot) -> Self {
         if rules.is_empty() {
             return Self::default();
@@ -47,7 +46,6 @@ impl<'a> Workloads<'a> {
         Self(fitting.iter().filter(|(id, _)| is_outermost(id)).map(|(id, r)| (*id, *r)).collect())
     }
 
-    #[must_use]
     pub fn has(&self, id: CgroupId) -> bool {
         self.0.contains_key(&id)
     }
@@ -55,7 +53,6 @@ impl<'a> Workloads<'a> {
     /// The parties: pods, workloads, and other cgroups without children. So each counts once. Where such
     /// a cgroup has no memory files, because the controller ends above it, the nearest one that has is
     /// the party in its place.
-    #[must_use]
     pub fn parties<'s>(&self, snapshot: &'s Snapshot) -> Parties<'s> {
         let scopes = &snapshot.scopes;
         let parents: BTreeSet<CgroupId> =

@@ -36,7 +36,6 @@ pub fn first(left: &Value, right: &Value) -> Option<Difference> {
 
 /// What a decision came to: conditions, met thresholds, actions. Its measurements are left out: they
 /// differ wherever configurations measure something else, and in every second.
-#[must_use]
 pub fn verdict(decision: &Decision) -> Value {
     let Decision { assessment, relief, .. } = decision;
     let due = assessment.met.iter().filter(|met| met.is_due).map(|met| met.threshold.name());

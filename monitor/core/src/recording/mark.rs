@@ -75,7 +75,6 @@ pub struct Base {
 
 impl Base {
     /// Of a header with this sample and these averages.
-    #[must_use]
     pub fn new(before: Parts, averages: Averages) -> Self {
         let (averages, groups) = averages.split();
         Self { before, averages, groups, begun: None, oom_kills: Vec::new() }

@@ -33,7 +33,6 @@ pub struct Pairs {
 
 impl Pairs {
     /// A matrix in which each pair occurs once.
-    #[must_use]
     pub fn of(matrix: &[Aggression], cgroups: &BTreeMap<CgroupId, Arc<Cgroup>>) -> Self {
         let mut places: BTreeMap<CgroupId, i64> = cgroups.keys().copied().zip(0..).collect();
         let unit = matrix.iter().fold(0, |unit, one| common_divisor(unit, one.time.0)).max(1);

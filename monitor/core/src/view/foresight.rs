@@ -41,7 +41,6 @@ named!(OomLimit {
 });
 
 impl OomLimit {
-    #[must_use]
     pub fn of(kill: &OomKill, snapshot: &Snapshot) -> Self {
         let Some(limit) = kill.limit else {
             return if kill.limit_known { Self::Node } else { Self::Unknown };
@@ -54,7 +53,6 @@ impl OomLimit {
     }
 
     /// The scope that was short; `None` if to relieve the node could not have prevented the kill.
-    #[must_use]
     pub fn scope(self) -> Option<ScopeName> {
         match self {
             Self::Node => Some(ScopeName::System),
@@ -83,7 +81,6 @@ pub struct Tally {
 
 impl Tally {
     /// In a sentence; `None` as long as there is nothing to tell.
-    #[must_use]
     pub fn in_words(&self) -> Option<String> {
         let Self { oom_kills, oom_kills_foreseen, came_true, averted, unfounded } = self;
         let percent = |part: u64, whole: u64| 100 * part / whole;
@@ -128,14 +125,12 @@ pub struct Foresight {
 }
 
 impl Foresight {
-    #[must_use]
     pub fn tally(&self) -> Tally {
         self.tally
     }
 
     /// For how long a kill was seen coming by the ticks before, at the limit that was reached; for a kill
     /// that is none of a scope, any shortage. `None` if it was not.
-    #[must_use]
     pub fn of(&self, kill: &OomKill, limit: OomLimit) -> Option<Nanos> {
         let since = match limit.scope() {
             Some(scope) => self.alarmed.get(&scope),

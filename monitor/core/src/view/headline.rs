@@ -156,7 +156,6 @@ fn joined(resources: &[Resource]) -> String {
 
 /// The process that took most memory: of the first taker or, where most belongs to no cgroup, of the
 /// root cgroup or the machine.
-#[must_use]
 pub fn taking_process(snapshot: &Snapshot, decision: &Decision) -> Option<String> {
     let loss = decision.loss();
     if let Some(loss) = loss.filter(|loss| loss.is_of_no_cgroup()) {

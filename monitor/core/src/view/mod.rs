@@ -81,7 +81,6 @@ impl View {
     }
 
     /// See [`missing`].
-    #[must_use]
     pub fn missing(&self) -> Vec<&str> {
         missing(&self.capabilities, &self.snapshot.gaps)
     }

@@ -63,7 +63,6 @@ pub(super) fn is_partial(snapshot: &Snapshot) -> bool {
 /// The IO of all: bytes and requests by the root's file, or by the sum of the topmost cgroups where
 /// that is more, because requests of cgroups count before they are merged. `None` where no cgroup's is known: the root's file
 /// alone tells nothing of who does it.
-#[must_use]
 pub fn node(snapshot: &Snapshot) -> Option<IoRate> {
     snapshot.scopes.values().find_map(|scope| scope.io)?;
     let sum = of_cgroups(snapshot).unwrap_or_default();

@@ -26,13 +26,11 @@ pub fn name_spared(decision: &mut Decision, snapshot: &Snapshot) {
 }
 
 /// What the API calls the cgroup at `path`.
-#[must_use]
 pub fn name_of(path: &CgroupPath, sample: &Sample) -> Option<String> {
     name_at(&sample.places().place(path), &by_cgroup_uid(sample.pods.as_ref()?))
 }
 
 /// The same of a scope, before its snapshot has names.
-#[must_use]
 pub fn name_in(snapshot: &Snapshot, scope: &Scope) -> Option<String> {
     let named = || name_at(&scope.place, &by_cgroup_uid(snapshot.pods.as_ref()?));
     scope.name.clone().or_else(named)

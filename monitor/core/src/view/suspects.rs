@@ -29,7 +29,6 @@ pub enum Suspect {
 
 impl Suspect {
     /// `None` of the machine.
-    #[must_use]
     pub fn cgroup(&self) -> Option<CgroupId> {
         match self {
             Self::Cgroup { id, .. } => Some(*id),
@@ -39,7 +38,6 @@ impl Suspect {
 }
 
 /// Who uses what is short; `None` while nothing of it is.
-#[must_use]
 pub fn suspect(resource: Resource, snapshot: &Snapshot, decision: &Decision) -> Option<Suspect> {
     match resource {
         Resource::Cpu => aggressor::suspect(snapshot),

@@ -42,7 +42,6 @@ pub struct Verdict {
 
 impl Verdict {
     /// What a reader sees first: `short` comes before waits that are few.
-    #[must_use]
     pub fn word(&self) -> &'static str {
         match self.mood {
             Mood::Pressed => "pressed",
@@ -87,7 +86,6 @@ pub enum Mood {
 
 impl Mood {
     /// The word for a share of the last ten seconds.
-    #[must_use]
     pub fn of(share: Percent) -> Self {
         match share {
             _ if share >= PRESSED => Self::Pressed,

@@ -8,7 +8,6 @@ use isobar_core::model::cpuset::CpuSet;
 use isobar_core::model::topology::{CpuPlace, Topology};
 
 /// `n` CPUs of `topology`, or all if it has fewer.
-#[must_use]
 pub fn take(topology: &Topology, n: usize) -> CpuSet {
     let mut taking = Taking { topology, free: topology.clone(), needed: n, taken: BTreeSet::new() };
     // The kubelet takes a socket or core for whole if it has the average number of CPUs.

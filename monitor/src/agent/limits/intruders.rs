@@ -28,7 +28,6 @@ pub struct Intruder {
 
 /// Processes of pods that may run on `reserved` CPUs, by the first thread of each; and what could
 /// not be read. Sandboxes are left out: the kubelet never pins them, and only root gives their score.
-#[must_use]
 pub fn intruders(
     processes: &Processes,
     node: &Node,

@@ -75,19 +75,16 @@ impl Survey {
     }
 
     /// What is to be written of `what`, and what is not.
-    #[must_use]
     pub fn writes(&self, what: &BTreeSet<WrittenLimit>) -> Writes {
         writes(&self.settings, what, &self.ground)
     }
 
     /// What the CPU manager leaves to whom; `None` without the static policy.
-    #[must_use]
     pub fn pool(&self) -> Option<&Pool> {
         self.pool.as_ref()
     }
 
     /// What the kubelet would give to pods.
-    #[must_use]
     pub fn resources(&self) -> NodeResources {
         let capacity = self.ground.capacity.clone();
         let reservation = Reservation::of(&self.settings, &capacity);

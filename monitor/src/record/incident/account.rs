@@ -165,18 +165,15 @@ impl Account {
         }
     }
 
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.n_ticks == 0
     }
 
-    #[must_use]
     pub fn has_begun(&self) -> bool {
         self.has_begun
     }
 
     /// What is known now, in the fields of `incident`.
-    #[must_use]
     pub fn close(mut self, incident: Incident) -> Incident {
         let first = self.first.unwrap_or(incident.begin);
         if first.boot > incident.begin.boot.plus(Nanos::SECOND) {

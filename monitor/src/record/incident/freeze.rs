@@ -177,7 +177,6 @@ fn is_too_large(file: &Path) -> bool {
 }
 
 /// Whether a file is an incident that can be imported.
-#[must_use]
 pub fn is_incident(file: &Path) -> bool {
     !is_too_large(file) && line_of(file).is_ok()
 }

@@ -61,7 +61,6 @@ impl Kind {
         [Self::OomKill, Self::Kill, Self::Condition, Self::Action, Self::Exhaustion, Self::Drift];
 
     /// Its name, as in JSON.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::OomKill => "oomKill",
@@ -74,7 +73,6 @@ impl Kind {
     }
 
     /// Work was ended, or was to be.
-    #[must_use]
     pub fn is_kill(self) -> bool {
         matches!(self, Self::OomKill | Self::Kill)
     }
@@ -201,7 +199,6 @@ pub struct Incident {
 impl Incident {
     /// Whether an agent that begins `now`, in the boot `boot_id`, can go on with it: the one before left it
     /// open in this boot, it was not over, and the span is not full.
-    #[must_use]
     pub fn goes_on(&self, boot_id: &str, now: Moment) -> bool {
         let passed =
             Moment { boot: now.boot.since(self.begin.boot), wall: now.wall.since(self.begin.wall) };
@@ -224,7 +221,6 @@ fn is_zero(n: &u64) -> bool {
 
 /// Whether a tick at `at` is of an incident that begins at `begin`, and does not lead to it. So are all
 /// after it: the wall clock may be set back within an incident.
-#[must_use]
 pub fn is_within(begin: Moment, at: Moment) -> bool {
     at.boot >= begin.boot && at.wall >= begin.wall
 }
@@ -260,7 +256,6 @@ pub struct Held {
 impl Held {
     /// It was True before the span, whose first tick is at `first`: the kubelet's conditions have no
     /// beginning but the tick that found them.
-    #[must_use]
     pub fn is_older(&self, first: Moment) -> bool {
         self.from == first && NodePressure::ALL.iter().any(|one| one.name() == self.name)
     }
@@ -333,7 +328,6 @@ pub struct Deed {
 
 /// The name of an incident: when it began (UTC), its kind, and who it is about, in characters that
 /// are safe in a file name, on a terminal and in a URL. Names of pods come from other people.
-#[must_use]
 pub fn name_of(first: &Trigger) -> String {
     let who: String = first.who.chars().take(WHO).map(harmless).collect();
     let who = who.trim_matches('_');
@@ -346,7 +340,6 @@ fn harmless(c: char) -> char {
 }
 
 /// True for what [`name_of`] may have made: no other name is ever joined to a path.
-#[must_use]
 pub fn is_name(text: &str) -> bool {
     let is_plain = text.chars().all(|c| c == '_' || harmless(c) == c);
     (1..=NAME).contains(&text.len()) && is_plain && text.starts_with(|c: char| c.is_ascii_digit())

@@ -38,7 +38,6 @@ pub struct Score {
 
 impl Score {
     /// See [`killed_process`].
-    #[must_use]
     pub fn process(&self) -> String {
         killed_process(self.pid, self.comm.as_deref())
     }

@@ -56,12 +56,10 @@ pub struct Shelf {
 }
 
 impl Shelf {
-    #[must_use]
     pub fn in_dir(dir: PathBuf) -> Self {
         Self { dir: dir.into(), ..Self::default() }
     }
 
-    #[must_use]
     pub fn in_memory() -> Self {
         Self::default()
     }

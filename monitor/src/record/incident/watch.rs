@@ -67,13 +67,11 @@ pub struct Watch {
 }
 
 impl Watch {
-    #[must_use]
     pub fn new(node: String, boot_id: String) -> Self {
         Self { node, boot_id, longest: LONGEST, ..Self::default() }
     }
 
     /// Goes on with an incident that the agent before left open, `now`, beside others that are kept.
-    #[must_use]
     pub fn after(
         facts: &NodeFacts,
         open: Option<Incident>,

@@ -16,7 +16,6 @@ use isobar_core::view::waiting::with_process;
 const TOLD: usize = 4;
 
 /// All that is known, as sentences.
-#[must_use]
 pub fn paragraph(incident: &Incident) -> String {
     let mut all = vec![opening(incident)];
     if incident.ticks == 0 {
@@ -146,7 +145,6 @@ pub fn who_waited(waits: &[&Wait]) -> String {
 }
 
 /// So many of them in their order, those for want of the node's memory before the others.
-#[must_use]
 pub fn gravest(kills: &[Score], n: usize) -> Vec<&Score> {
     let mut all: Vec<_> = kills.iter().enumerate().collect();
     all.sort_by_key(|(_, kill)| kill.limit.is_some());
@@ -194,7 +192,6 @@ fn deeds(deeds: &[Deed]) -> Vec<String> {
 
 /// The last that came of a step before the next one was taken: what comes later is the other's, too.
 /// Nothing comes of a step that was not taken.
-#[must_use]
 pub fn outcome<'a>(step: &Deed, deeds: &'a [Deed]) -> Option<&'a Deed> {
     if !step.is_enforced {
         return None;
@@ -220,7 +217,6 @@ fn left_out(LeftOut { from, to }: &LeftOut) -> String {
 }
 
 /// Whether it is over, and after how long.
-#[must_use]
 pub fn ending(incident: &Incident) -> String {
     match incident.end {
         None if incident.ticks == 0 => "It is not over in this record.".into(),
@@ -240,14 +236,12 @@ pub fn ending(incident: &Incident) -> String {
 }
 
 /// Whole seconds, as Go writes durations; less in milliseconds.
-#[must_use]
 pub fn time(time: Nanos) -> String {
     let unit = if time < Nanos::SECOND { Nanos::SECOND.0 / 1_000 } else { Nanos::SECOND.0 };
     GoDuration::from(Nanos(time.0 / unit * unit)).to_string()
 }
 
 /// A moment of the wall clock in UTC, as in `2026-11-22 02:40:03Z`.
-#[must_use]
 pub fn clock(wall: Nanos) -> String {
     printed(wall, "%Y-%m-%d %H:%M:%SZ")
 }
@@ -258,13 +252,11 @@ fn hour(wall: Nanos) -> String {
 }
 
 /// The same in RFC 3339, with milliseconds.
-#[must_use]
 pub fn precise(wall: Nanos) -> String {
     printed(wall, "%Y-%m-%dT%H:%M:%S%.3fZ")
 }
 
 /// The same for a file name.
-#[must_use]
 pub fn compact(wall: Nanos) -> String {
     printed(wall, "%Y%m%dT%H%M%SZ")
 }

@@ -28,7 +28,6 @@ pub enum Unit {
 }
 
 impl Kind {
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -41,7 +40,6 @@ impl Kind {
 impl Unit {
     const ALL: [Self; 3] = [Self::Seconds, Self::Bytes, Self::Ratio];
 
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Seconds => "seconds",
@@ -73,14 +71,12 @@ impl Metric {
     }
 
     /// The unit that its name ends in; `None` for counts and states.
-    #[must_use]
     pub fn unit(&self) -> Option<Unit> {
         let name = self.family();
         Unit::ALL.into_iter().find(|unit| name.ends_with(&format!("_{}", unit.name())))
     }
 
     /// Its name without the suffix of a counter, as OpenMetrics calls the family.
-    #[must_use]
     pub fn family(&self) -> &'static str {
         self.name.strip_suffix("_total").unwrap_or(self.name)
     }

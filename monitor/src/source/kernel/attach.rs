@@ -35,7 +35,6 @@ pub enum AttachError {
 
 impl AttachError {
     /// What an operator can do about it.
-    #[must_use]
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::NoBtf(error) if error.kind() == io::ErrorKind::PermissionDenied => {

@@ -149,7 +149,6 @@ impl<'a> Btf<'a> {
     }
 
     /// A member by dotted path (`se.cfs_rq`), through embedded and anonymous structs.
-    #[must_use]
     pub(super) fn member(&self, of: &str, path: &str) -> Option<Member> {
         let mut record = self.named(STRUCT, of)?;
         let (mut bits, mut size) = (0u32, 0u32);
@@ -196,7 +195,6 @@ impl<'a> Btf<'a> {
     }
 
     /// Whether a tracepoint's argument (0 is the first that is traced) is a pointer.
-    #[must_use]
     pub(super) fn tracepoint_takes_pointer(&self, name: &str, argument: usize) -> Option<bool> {
         let typedef = *self.named.get(&(TYPEDEF, format!("btf_trace_{name}").as_bytes()))?;
         let proto = self.of(self.bare(typedef)?.refers_to)?;
@@ -209,7 +207,6 @@ impl<'a> Btf<'a> {
     }
 
     /// The value of an enumerator.
-    #[must_use]
     pub(super) fn enumerator(&self, of: &str, name: &str) -> Option<u32> {
         let record = self.named(ENUM, of)?;
         (0..record.n).map(|i| record.members + 8 * i).find_map(|at| {

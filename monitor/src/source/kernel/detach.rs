@@ -27,7 +27,6 @@ pub struct LinkHolders {
 impl LinkHolders {
     /// Shares every link of this process. Where no process can be made, the link stays this one's
     /// alone, and takes its time when it is closed.
-    #[must_use]
     pub fn share_links() -> Self {
         let links = links();
         let Ok((until, wait)) = pipe() else { return Self::default() };
@@ -39,7 +38,6 @@ impl LinkHolders {
     /// Has them close what they hold, which must not be open in this process any more. Waits until
     /// that is done or `patience` is over; how many have not done it by then. They end by
     /// themselves.
-    #[must_use]
     pub fn release(self, patience: Duration) -> usize {
         let Self { mut children, wait } = self;
         drop(wait);

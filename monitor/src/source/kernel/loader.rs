@@ -277,7 +277,6 @@ impl Loader {
 
     /// Memory of all maps now, entries included (`memlock` in fdinfo; before Linux 6.4 only of
     /// preallocated entries). `None` if the kernel does not report it.
-    #[must_use]
     pub(super) fn map_bytes(&self) -> Option<u64> {
         self.maps.iter().map(|map| value(&fdinfo(map.as_raw_fd())?, "memlock")).sum()
     }
@@ -299,7 +298,6 @@ impl Loader {
     }
 
     /// One program's statistics. Source: `bpf_prog_show_fdinfo`, kernel/bpf/syscall.c.
-    #[must_use]
     pub(super) fn runs(&self, program: &str) -> Option<Runs> {
         let fd = self.ebpf.program(program)?.fd().ok()?;
         let info = fdinfo(fd.as_fd().as_raw_fd())?;

@@ -109,7 +109,6 @@ pub struct Kernel {
 
 impl Kernel {
     /// The state of every program.
-    #[must_use]
     pub fn capabilities(&self) -> Vec<Capability> {
         let mut all = self.capabilities.clone();
         let Some(pause) = self.budget.pause else { return all };
@@ -130,7 +129,6 @@ impl Kernel {
     }
 
     /// Whether waits for a CPU are measured now.
-    #[must_use]
     pub fn follows_waits(&self) -> bool {
         self.covers.waits && self.budget.pause.is_none()
     }

@@ -26,7 +26,6 @@ pub struct Budget {
 
 impl Budget {
     /// For `total` entries, at most `a_pod` of each pod.
-    #[must_use]
     pub fn new(total: u64, a_pod: u64) -> Self {
         let rested = clock::used_by_this_thread();
         Self { left: total, of_pod: 0, a_pod, n_entries: 0, rested }

@@ -49,7 +49,6 @@ pub struct Places {
 
 impl Places {
     /// Those of a kubelet that keeps its files in `root`; logs lie where every kubelet has them.
-    #[must_use]
     pub fn of_kubelet(root: &Path) -> Self {
         let host = match root.ends_with(KUBELET) {
             true => root.ancestors().nth(3).unwrap_or(Path::new("/")),
@@ -64,7 +63,6 @@ impl Places {
     }
 
     /// The directory that has one of each pod, as `NAMESPACE_NAME_UID`.
-    #[must_use]
     pub fn logs(&self) -> &Path {
         &self.logs
     }

@@ -46,7 +46,6 @@ named!(StepKind {
 
 impl StepKind {
     /// How long a step has by default to show an effect.
-    #[must_use]
     pub fn usual_deadline_seconds(self) -> u64 {
         match self {
             Self::Mark => 5,
@@ -65,13 +64,11 @@ impl StepKind {
     }
 
     /// True if it ends work.
-    #[must_use]
     pub fn is_final(self) -> bool {
         matches!(self, Self::Evict | Self::StopContainers | Self::KillContainers)
     }
 
     /// True if it ends the victim's containers on the node, of which the API server is not told.
-    #[must_use]
     pub fn is_local_end(self) -> bool {
         matches!(self, Self::StopContainers | Self::KillContainers)
     }
@@ -166,7 +163,6 @@ impl Target {
     }
 
     /// As [`full_name`] has it.
-    #[must_use]
     pub fn full_name(&self) -> String {
         full_name(&self.namespace, &self.name, self.members.len())
     }
@@ -273,7 +269,6 @@ pub enum Hold {
 
 impl Hold {
     /// Its name, as in JSON.
-    #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
             Self::Settling { .. } => "settling",
@@ -318,7 +313,6 @@ pub struct InForce {
 
 impl InForce {
     /// True for a squeeze and a mark: what was written is put back one day.
-    #[must_use]
     pub fn can_be_undone(&self) -> bool {
         matches!(self.phase, Phase::Squeezed | Phase::Marked)
     }

@@ -9,20 +9,17 @@ use crate::model::threshold::{PressureSignal, PressureThreshold};
 use crate::model::units::{Nanos, Percent};
 
 /// A threshold that is due, whatever was measured.
-#[must_use]
 pub fn met(threshold: Trigger) -> Met {
     Met { threshold, since: Nanos(0), is_due: true, measured: 0, missing: None }
 }
 
 /// The same for pressure on the whole node.
-#[must_use]
 pub fn pressed(on: PressureSignal) -> Met {
     let (scope, grace) = (ScopeName::System, Nanos(0));
     met(Trigger::Pressure(PressureThreshold { scope, on, grace }))
 }
 
 /// The first one, enforced, on no target, because of this.
-#[must_use]
 pub fn action(step: StepKind, reason: Met) -> Action {
     Action {
         id: 1,
@@ -43,14 +40,12 @@ pub fn action(step: StepKind, reason: Met) -> Action {
 }
 
 /// One that took no time and of which nothing was seen.
-#[must_use]
 pub fn outcome(action: u64, result: OutcomeResult) -> Outcome {
     let (detail, took, freed) = (String::new(), Nanos(0), None);
     Outcome { action, result, detail, took, freed, ended: None, never_begun: false }
 }
 
 /// The pressure thresholds without configuration.
-#[must_use]
 pub fn usual_pressure_thresholds() -> Vec<PressureThreshold> {
     let seconds = |n: u64| Nanos(n * Nanos::SECOND.0);
     let of = |scope| {

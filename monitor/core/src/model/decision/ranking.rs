@@ -67,7 +67,6 @@ pub struct Loss {
 
 impl Loss {
     /// Whether no party took as much as what belongs to none.
-    #[must_use]
     pub fn is_of_no_cgroup(&self) -> bool {
         // The first is who took most all along, not who took most of this.
         let most = self.takers.iter().map(|taker| taker.taken).max();
@@ -95,7 +94,6 @@ pub struct Taker {
 
 impl Taker {
     /// How people call it.
-    #[must_use]
     pub fn full_name(&self) -> String {
         match self.uid.starts_with('/') {
             true => self.path.to_string(),
@@ -125,7 +123,6 @@ pub struct Candidate {
 
 impl Candidate {
     /// As [`full_name`] has it.
-    #[must_use]
     pub fn full_name(&self) -> String {
         full_name(&self.namespace, &self.name, self.members.len())
     }
@@ -275,7 +272,6 @@ pub struct Spared {
 
 impl Spared {
     /// As [`full_name`] has it.
-    #[must_use]
     pub fn full_name(&self) -> String {
         full_name(&self.namespace, &self.name, 0)
     }

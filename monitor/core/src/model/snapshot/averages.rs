@@ -57,13 +57,11 @@ impl Eq for Known {}
 
 impl Averages {
     /// Nothing measured yet. CPU use above `n_cpus` is impossible; 0 sets no bound.
-    #[must_use]
     pub fn new(n_cpus: u32) -> Self {
         Self { n_cpus, ..Self::default() }
     }
 
     /// Those of the node and of one cgroup.
-    #[must_use]
     pub fn of_scopes(&self, group: Option<CgroupId>) -> Self {
         let groups = group.and_then(|id| Some((id, *self.groups.get(&id)?)));
         Self {
@@ -82,7 +80,6 @@ impl Averages {
     }
 
     /// What belongs to no cgroup, and the cgroups' meters: a recording writes them apart.
-    #[must_use]
     pub fn split(mut self) -> (Self, BTreeMap<CgroupId, Meters>) {
         let groups = std::mem::take(&mut self.groups);
         (self, groups)

@@ -20,7 +20,6 @@ use crate::model::workload::{Pod, by_cgroup_uid};
 impl Snapshot {
     /// The difference from `prev` to `next`. Without `prev`, or if the boot clock did not advance,
     /// it has the readings of `next` but no rates.
-    #[must_use]
     pub fn between(prev: Option<&Sample>, next: &Sample, averages: &mut Averages) -> Self {
         let interval = elapsed(prev, next, averages);
         averages.keep_only(&next.cgroups);

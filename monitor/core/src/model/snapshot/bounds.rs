@@ -19,13 +19,11 @@ pub struct Bounds {
 
 impl Bounds {
     /// An average that has seen its window.
-    #[must_use]
     pub fn exact(average: Percent) -> Self {
         Self { low: average, high: average }
     }
 
     /// Whether the average is at or above `threshold`; `None` if both is possible.
-    #[must_use]
     pub fn reach(self, threshold: Percent) -> Option<bool> {
         match (self.low >= threshold, self.high >= threshold) {
             (true, _) => Some(true),
@@ -87,14 +85,12 @@ impl Averaged {
 
 impl Scope {
     /// Contention is a part of PSI's `some` of the CPU, and a mean over CPUs like it.
-    #[must_use]
     pub fn averaged_contention(&self) -> Option<Averaged> {
         Some(Averaged::from(self.contention?).within(self.pressure.cpu, 1))
     }
 
     /// Shortage is a part of the memory stalls that PSI counts, but a union where PSI has the mean
     /// over CPUs: up to as many times as much as there are CPUs, while these are about equally busy.
-    #[must_use]
     pub fn averaged_shortage(&self) -> Option<Averaged> {
         let averaged = Averaged::from(self.shortage?);
         Some(match self.contention_per_cpu.len() {

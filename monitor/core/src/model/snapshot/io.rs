@@ -77,19 +77,16 @@ impl IoRate {
     }
 
     /// Read and written.
-    #[must_use]
     pub fn bytes(self) -> Bytes {
         Bytes(self.read.0.saturating_add(self.written.0))
     }
 
     /// Requests of both kinds.
-    #[must_use]
     pub fn operations(self) -> u64 {
         self.reads.saturating_add(self.writes)
     }
 
     /// Of `all`: of its bytes or of its requests, whichever is more.
-    #[must_use]
     pub(crate) fn share_of(self, all: Self) -> Percent {
         let bytes = Percent::share(self.bytes().0, all.bytes().0.max(1));
         bytes.max(Percent::share(self.operations(), all.operations().max(1)))

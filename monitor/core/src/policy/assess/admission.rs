@@ -39,7 +39,6 @@ pub fn admits(pod: &Pod, class: QosClass, pressure: &[NodePressure]) -> Result<(
 }
 
 /// QoS classes whose ordinary pods (not critical, no tolerations) are refused.
-#[must_use]
 pub fn refused(pressure: &[NodePressure]) -> Vec<QosClass> {
     let classes = [QosClass::Guaranteed, QosClass::Burstable, QosClass::BestEffort];
     let is_refused = |class: &QosClass| admits(&Pod::default(), *class, pressure).is_err();

@@ -75,7 +75,6 @@ impl Held {
 }
 
 /// Judges every condition that has a rule, in fixed order.
-#[must_use]
 pub fn judge(
     settings: &Conditions,
     snapshot: &Snapshot,

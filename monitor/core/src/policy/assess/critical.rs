@@ -15,7 +15,6 @@ pub(crate) const NODE_CRITICAL: &str = "system-node-critical";
 /// Why `pod` is never evicted; `None` if it may be.
 ///
 /// A mirror pod also has the annotations of its static pod; it counts as a mirror pod.
-#[must_use]
 pub fn spared_as(pod: &Pod) -> Option<SparedReason> {
     if pod.annotations.contains_key(MIRROR) {
         return Some(SparedReason::Mirror);
@@ -27,14 +26,12 @@ pub fn spared_as(pod: &Pod) -> Option<SparedReason> {
 }
 
 /// True for static, mirror and system-critical pods.
-#[must_use]
 pub fn is_critical(pod: &Pod) -> bool {
     spared_as(pod).is_some()
 }
 
 /// True for critical pods of the class `system-node-critical`: they get the `oom_score_adj` of a
 /// Guaranteed pod.
-#[must_use]
 pub fn is_node_critical(pod: &Pod) -> bool {
     is_critical(pod) && pod.priority_class == NODE_CRITICAL
 }

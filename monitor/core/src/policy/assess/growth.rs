@@ -116,7 +116,6 @@ pub fn outlooks(
 
 /// Scopes with a tenth of their memory or less left. With more left a forecast is too early: of 64
 /// GiB with 50 free, ten growing in a second is most likely a program that starts.
-#[must_use]
 pub fn low(
     outlooks: &[Outlook],
     sample: &Sample,
@@ -137,7 +136,6 @@ pub(crate) const THRASH: u64 = 1_000;
 
 /// Whether a threshold that is not about an amount is met while page cache is in use. Of an amount,
 /// as the kubelet has it, cache is what it counts itself.
-#[must_use]
 pub fn is_thrashing(met: &Met, outlooks: &[Outlook]) -> bool {
     let Trigger::Pressure(threshold) = met.threshold else { return false };
     let outlook = outlooks.iter().find(|outlook| outlook.scope == threshold.scope);

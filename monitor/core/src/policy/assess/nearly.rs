@@ -22,7 +22,6 @@ pub enum Nearness {
 }
 
 /// The nearest of the thresholds on disk space and inodes; `None` if none is near.
-#[must_use]
 pub fn nearness_of_disks(settings: &Eviction, sample: &Sample) -> Option<Nearness> {
     let is_disk = |threshold: &&Threshold| {
         matches!(threshold.signal.resource(), Resource::Storage | Resource::Inodes)
@@ -39,7 +38,6 @@ pub fn nearness_of_disks(settings: &Eviction, sample: &Sample) -> Option<Nearnes
 
 /// True if a threshold of the kubelet's is met, or one on memory nearly. Disks are often nearly full
 /// for weeks, and the kubelet cleans up before it evicts.
-#[must_use]
 pub fn may_kubelet_evict(settings: &Eviction, observations: &[Observation]) -> bool {
     settings.thresholds.iter().any(|threshold| {
         let mut its = observations.iter().filter(|seen| seen.signal == threshold.signal);

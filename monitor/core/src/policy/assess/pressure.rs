@@ -33,7 +33,6 @@ impl PressureStanding {
 /// Judges `thresholds`; the result is in their order. Exhaustion is due only in scopes that are
 /// `low`: a program that touches its heap at start takes much memory at once and usually stops in
 /// time.
-#[must_use]
 pub fn judge(
     thresholds: &[PressureThreshold],
     snapshot: &Snapshot,

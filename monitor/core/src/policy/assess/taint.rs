@@ -12,7 +12,6 @@ const DOMAIN: &str = "node.kubernetes.io/";
 const RESOURCES: [Resource; 3] = [Resource::Cpu, Resource::Memory, Resource::Disk];
 
 /// One taint for each resource with a condition that is True. Unknown sets no taint.
-#[must_use]
 pub fn taints(settings: &Conditions, conditions: &[Condition]) -> Vec<Taint> {
     let of = |resource| {
         let holds = |c: &&Condition| c.name.resource == resource && c.status == Status::True;
@@ -24,7 +23,6 @@ pub fn taints(settings: &Conditions, conditions: &[Condition]) -> Vec<Taint> {
 }
 
 /// The keys of all taints that may be set with this prefix.
-#[must_use]
 pub fn keys(prefix: &str) -> BTreeSet<String> {
     RESOURCES.into_iter().map(|resource| key(prefix, resource)).collect()
 }

@@ -58,7 +58,6 @@ impl ThresholdStanding {
 }
 
 /// Judges `thresholds`, whose containerfs entries were [`rewritten`], by observations of `sample`.
-#[must_use]
 pub fn judge(
     settings: &Eviction,
     thresholds: &[Threshold],
@@ -133,7 +132,6 @@ fn is_same(one: &Threshold, other: &Threshold) -> bool {
 }
 
 /// The node condition of a signal.
-#[must_use]
 pub fn condition(signal: Signal) -> NodePressure {
     match signal {
         Signal::MemoryAvailable | Signal::AllocatableMemoryAvailable => {

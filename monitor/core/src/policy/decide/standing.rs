@@ -198,7 +198,6 @@ impl ReliefStanding {
     }
 
     /// The highest id of an action so far.
-    #[must_use]
     pub fn last_id(&self) -> u64 {
         self.last_id
     }

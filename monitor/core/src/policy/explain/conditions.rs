@@ -29,7 +29,6 @@ pub(super) fn sentences(decision: &Decision) -> Vec<String> {
 }
 
 /// The numbers of this tick, or why there are none.
-#[must_use]
 pub fn numbers(now: &Condition) -> String {
     if let Some(why) = &now.why {
         return why.clone();

@@ -27,7 +27,6 @@ pub struct Shortage {
 }
 
 /// Every sentence ends with a full stop and a space, as the kubelet's does.
-#[must_use]
 pub fn message(shortage: &Shortage) -> String {
     let resource = &shortage.resource;
     let mut text = format!("The node was low on resource: {resource}. ");
@@ -47,7 +46,6 @@ pub fn message(shortage: &Shortage) -> String {
 }
 
 /// The annotations of the eviction's event.
-#[must_use]
 pub fn annotations(shortage: &Shortage) -> BTreeMap<String, String> {
     let list = |of: &dyn Fn(&Consumer) -> String| {
         shortage.offending().map(of).collect::<Vec<_>>().join(",")

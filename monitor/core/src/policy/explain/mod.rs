@@ -47,7 +47,6 @@ pub struct Explanation {
 
 /// Also how an action stands to the kubelet's own eviction, which threshold is nearest where none is
 /// met, by the settings that it was decided by, and whose work was `ended` before.
-#[must_use]
 pub fn explain_by(
     settings: Option<&Settings>,
     ended: &[InForce],
@@ -63,7 +62,6 @@ pub fn explain_by(
     told
 }
 
-#[must_use]
 pub fn explain(decision: &Decision) -> Explanation {
     let now = decision.at.boot;
     let mut why = conditions::sentences(decision);
@@ -91,7 +89,6 @@ pub fn explain(decision: &Decision) -> Explanation {
 }
 
 /// Of the first threshold that is due: who would go first, and why, and who would follow.
-#[must_use]
 pub fn candidates_for(first: &Met, decision: &Decision) -> String {
     let (mut told, _) = ranking::sentences(decision);
     told.truncate(TOLD);
@@ -99,7 +96,6 @@ pub fn candidates_for(first: &Met, decision: &Decision) -> String {
 }
 
 /// A threshold that is met, with its numbers.
-#[must_use]
 pub fn met_sentence(met: &Met, now: Nanos) -> String {
     let (relation, grace) = match &met.threshold {
         Trigger::Eviction(threshold) => ("below", threshold.grace),
@@ -165,7 +161,6 @@ fn line(trigger: &Trigger) -> String {
 }
 
 /// The measured value, in the threshold's unit.
-#[must_use]
 pub fn measured(trigger: &Trigger, measured: u64) -> String {
     match trigger {
         Trigger::Eviction(threshold) => amount(threshold.signal, measured),

@@ -29,13 +29,11 @@ pub(super) fn sentences(decision: &Decision) -> (Vec<String>, Vec<String>) {
 }
 
 /// Which party makes others wait, and how long.
-#[must_use]
 pub fn harm(name: &str, time: Nanos) -> String {
     format!("{name}: others wait for it {} ms in each second", time.0 / 1_000_000)
 }
 
 /// What was lost and who took it: `shop/web took 1.9Gi of the 2.1Gi that were lost in 30s`.
-#[must_use]
 pub fn lost(loss: &Loss) -> String {
     let Loss { lost, over, takers, unattributed } = loss;
     let one = |taker: &Taker| format!("{} took {}", taker.full_name(), taker.taken);

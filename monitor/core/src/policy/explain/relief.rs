@@ -134,7 +134,6 @@ fn with_times(next: String, n_since: u32) -> Vec<String> {
 }
 
 /// A step, its target and its reason.
-#[must_use]
 pub fn action(action: &Action, now: Nanos) -> String {
     let step = match (action.is_enforced, verbs(action.step)) {
         (true, (_, doing)) => doing.to_owned(),
@@ -144,7 +143,6 @@ pub fn action(action: &Action, now: Nanos) -> String {
 }
 
 /// Why it is this step.
-#[must_use]
 pub fn choice(action: &Action) -> String {
     let why = match (action.step, action.why) {
         (StepKind::Mark, StepReason::Gentlest) => {
@@ -160,7 +158,6 @@ pub fn choice(action: &Action) -> String {
 }
 
 /// A squeeze that is taken back, and why.
-#[must_use]
 pub fn release(release: &Release) -> String {
     let verb = if release.is_enforced { "releasing" } else { "would release" };
     let why = match release.why {
@@ -182,7 +179,6 @@ pub fn release(release: &Release) -> String {
 }
 
 /// How an action went.
-#[must_use]
 pub fn outcome(outcome: &Outcome) -> String {
     let Outcome { action, result, detail, .. } = outcome;
     let detail = if detail.is_empty() { String::new() } else { format!(": {detail}") };
@@ -190,7 +186,6 @@ pub fn outcome(outcome: &Outcome) -> String {
 }
 
 /// What an action has come to by now.
-#[must_use]
 pub fn effect(effect: &Effect) -> String {
     let freed = effect.freed.map(|freed| match freed {
         Bytes(0) => "nothing came back".into(),
@@ -218,13 +213,11 @@ pub fn effect(effect: &Effect) -> String {
 }
 
 /// Why there is no action although a threshold is met.
-#[must_use]
 pub fn no_action(hold: &Hold, now: Nanos) -> String {
     format!("no action: {}", held(hold, now))
 }
 
 /// What relief waits for, or lacks.
-#[must_use]
 pub fn held(hold: &Hold, now: Nanos) -> String {
     let left = |until: &Nanos| time(until.since(now));
     match hold {

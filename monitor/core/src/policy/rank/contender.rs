@@ -24,13 +24,11 @@ pub struct Harm {
 impl Harm {
     /// [`Harm::others`] in whole milliseconds per second, by which candidates are compared. On a
     /// busy node every pod makes others wait for microseconds, which must not outweigh its usage.
-    #[must_use]
     pub fn millis(self) -> u64 {
         self.others.0 / 1_000_000
     }
 
     /// True if only the candidate itself waits.
-    #[must_use]
     pub fn is_own_alone(self) -> bool {
         self.millis() == 0 && self.own.0 >= 1_000_000
     }
@@ -83,7 +81,6 @@ pub(crate) const TEMPLATE_LABELS: [&str; 3] =
 
 impl Contender {
     /// From the API; usage, request and harm are added later.
-    #[must_use]
     pub fn of(pod: &Pod, class: QosClass, rules: &settings::Ranking) -> Self {
         Self {
             name: pod.name.clone(),
@@ -115,7 +112,6 @@ impl Contender {
     }
 
     /// As [`full_name`] has it.
-    #[must_use]
     pub fn full_name(&self) -> String {
         full_name(&self.namespace, &self.name, 0)
     }
@@ -187,7 +183,6 @@ impl Contender {
     }
 
     /// A pod of which only the cgroup is known.
-    #[must_use]
     pub fn unknown(uid: &str, class: QosClass) -> Self {
         let pod = Pod { name: uid.into(), uid: uid.into(), ..Pod::default() };
         let spared = is_static_uid(uid).then_some(SparedReason::Static);

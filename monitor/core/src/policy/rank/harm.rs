@@ -127,14 +127,12 @@ impl HarmStanding {
     }
 
     /// Harm for want of `resource`; `None` if no task waits for it, or if it is not measured.
-    #[must_use]
     pub fn measured(&self, resource: Resource) -> Option<&HarmByParty> {
         self.of(resource).filter(|harm| harm.is_measured)
     }
 
     /// True if harm for want of `resource` was measured before, but is not now, or if of no party it is
     /// known what it took.
-    #[must_use]
     pub fn is_paused(&self, resource: Resource) -> bool {
         self.of(resource).is_some_and(|harm| harm.is_paused)
     }
@@ -162,7 +160,6 @@ impl HarmStanding {
 impl HarmByParty {
     /// The `n` worst aggressors outside pods among those that `counts` picks; at least a
     /// millisecond per second.
-    #[must_use]
     pub fn outsiders(
         &self,
         n: usize,

@@ -253,7 +253,6 @@ fn number(n: Option<u64>) -> KeyValue {
 
 /// The first key in which two candidates of one ranking differ, with the value of each: why `a`
 /// goes before `b`. `None` if they are equal in every key.
-#[must_use]
 pub fn why_before<'a>(a: &'a Candidate, b: &'a Candidate) -> Option<(&'a MeritKey, &'a MeritKey)> {
     a.keys.iter().zip(&b.keys).find(|(a, b)| a != b)
 }

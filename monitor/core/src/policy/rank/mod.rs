@@ -51,7 +51,6 @@ use protected::Protected;
 pub const HEAD: usize = 16;
 
 /// Who would go first: the [`HEAD`] of the list, explained, and how many there are.
-#[must_use]
 pub fn rank(
     contenders: &[Contender],
     purpose: Purpose,
@@ -62,7 +61,6 @@ pub fn rank(
 }
 
 /// The same with everybody explained.
-#[must_use]
 pub fn rank_all(
     contenders: &[Contender],
     purpose: Purpose,
@@ -123,7 +121,6 @@ struct Known {
 }
 
 impl<'a> Pool<'a> {
-    #[must_use]
     pub fn of_node(node: Node<'a>, purpose: Purpose, shortfall: Shortfall) -> Self {
         let Node { sample, snapshot, harm, takers, settings } = node;
         let rules = &settings.ranking;
@@ -213,7 +210,6 @@ impl<'a> Pool<'a> {
         Self { contenders, purpose, rules, need, known }
     }
 
-    #[must_use]
     pub fn field(&self) -> Field<'_> {
         let (purpose, rules) = (self.purpose, self.rules);
         let field = Field::for_need(&self.contenders, purpose, rules.order, rules, &self.need);
@@ -246,7 +242,6 @@ pub struct Field<'a> {
 impl<'a> Field<'a> {
     /// Compared by their own figures alone: for memory, where no figure says who took it, `cause` is
     /// `qos`.
-    #[must_use]
     pub fn new(
         contenders: &'a [Contender],
         purpose: Purpose,
@@ -289,7 +284,6 @@ impl<'a> Field<'a> {
     }
 
     /// The first `head` of each list, and how many there are.
-    #[must_use]
     pub fn ranking(&self, head: usize) -> Ranking {
         let candidates = self.first(head, |_| true);
         // In the order in which they would have gone, so that the first tell most.
@@ -312,13 +306,11 @@ impl<'a> Field<'a> {
     }
 
     /// The first of those that are a cause of the shortage.
-    #[must_use]
     pub fn takers(&self, head: usize) -> Vec<Candidate> {
         self.first(head, |contender| self.scale.is_taker(contender))
     }
 
     /// The same of those alone that use more than they request, and took so much all along.
-    #[must_use]
     pub fn takers_above_request(&self, head: usize, least: u64) -> Vec<Candidate> {
         let is_lasting = |contender: &Contender| contender.lasting.unwrap_or_default() >= least;
         let counts =
@@ -327,7 +319,6 @@ impl<'a> Field<'a> {
     }
 
     /// The first of those that `counts` picks. They alone are sorted.
-    #[must_use]
     pub fn first(&self, head: usize, counts: impl Fn(&Contender) -> bool) -> Vec<Candidate> {
         let single = self.open.iter().map(|contender| (*contender, &[][..]));
         let groups = self.groups.iter().map(|group| (&group.sum, &group.members[..]));

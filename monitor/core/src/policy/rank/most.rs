@@ -7,13 +7,11 @@ use crate::model::units::Nanos;
 
 impl<'a> Field<'a> {
     /// The party that took most.
-    #[must_use]
     pub fn largest_taker(&self) -> Option<&'a Taker> {
         self.loss()?.takers.first()
     }
 
     /// The contender that makes others wait most of those that may not be chosen, and for how long.
-    #[must_use]
     pub fn most_harmful(&self) -> Option<(&'a Contender, Nanos)> {
         let is_by_cause = self.is_of_causes();
         let open = self.open.iter().filter(|one| is_by_cause && !self.scale.is_taker(one));
@@ -23,7 +21,6 @@ impl<'a> Field<'a> {
     }
 
     /// Where harm makes a candidate a cause: whether a party that is none does more than any.
-    #[must_use]
     pub fn is_harm_of_outsider(&self) -> Option<bool> {
         let Some(By::Harm { .. }) = self.scale.cause else { return None };
         let harm = |one: &Contender| Some(one.harm?.others);
@@ -34,7 +31,6 @@ impl<'a> Field<'a> {
     }
 
     /// Where use makes a candidate a cause: who uses most above its request.
-    #[must_use]
     pub fn largest_user(&self) -> Option<String> {
         let Some(By::Uses(_)) = self.scale.cause else { return None };
         let all = self.open.iter().copied().chain(self.spared.iter().map(|(one, _)| *one));

@@ -24,7 +24,6 @@ pub struct Purpose {
 
 impl Purpose {
     /// For the threshold that started relief.
-    #[must_use]
     pub fn of(trigger: &Trigger) -> Self {
         match trigger {
             Trigger::Eviction(threshold) => Self::of_signal(threshold.signal),
@@ -33,20 +32,17 @@ impl Purpose {
     }
 
     /// For `memory.available`, where nothing else was asked for.
-    #[must_use]
     pub fn usual() -> Self {
         Self::of_signal(Signal::MemoryAvailable)
     }
 
     /// For what a decision relieves first; the usual one where that is nothing.
-    #[must_use]
     pub fn of_decision(decision: &Decision) -> Self {
         let first = decision.assessment.first.as_ref();
         first.map_or_else(Self::usual, |first| Self::of(&first.threshold))
     }
 
     /// For one of the kubelet's signals.
-    #[must_use]
     pub fn of_signal(signal: Signal) -> Self {
         let is_pods_limit = signal == Signal::AllocatableMemoryAvailable;
         let scope = if is_pods_limit { ScopeName::Kubepods } else { ScopeName::System };
@@ -70,7 +66,6 @@ impl Purpose {
     }
 
     /// The purpose for the signal `name`.
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::all().find(|purpose| purpose.name == name)
     }

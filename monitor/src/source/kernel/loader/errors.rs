@@ -76,13 +76,11 @@ pub struct MapReadError {
 
 impl MapReadError {
     /// The map's name, and the kernel's error.
-    #[must_use]
     pub fn new(map: &'static str, reason: impl Display) -> Self {
         Self { map, reason: reason.to_string() }
     }
 
     /// As the sample reports it.
-    #[must_use]
     pub fn gap(&self) -> Gap {
         Gap { object: "kernel side".into(), why: GapReason::Failed, detail: self.to_string() }
     }

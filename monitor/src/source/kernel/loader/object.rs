@@ -11,13 +11,11 @@ static PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/probes.o"));
 pub const OBJECT_LICENSE: &str = "GPL-2.0-only OR MIT";
 
 /// Whether the build embedded an object.
-#[must_use]
 pub(in super::super) fn is_built() -> bool {
     !PACKED.is_empty()
 }
 
 /// Bytes of the embedded object, and their SHA-256; `None` if the build embedded none.
-#[must_use]
 pub fn object() -> Option<(usize, &'static str)> {
     let size = option_env!("ISOBAR_EBPF_BYTES")?.parse().ok()?;
     Some((size, option_env!("ISOBAR_EBPF_SHA256")?))

@@ -6,7 +6,6 @@ use crate::model::threshold::{Signal, Threshold};
 
 /// `thresholds` with containerfs copied from nodefs or, where images and writable layers share a
 /// dedicated file system, from imagefs. None if there is no containerfs.
-#[must_use]
 pub fn rewritten(thresholds: &[Threshold], filesystems: &Filesystems) -> Vec<Threshold> {
     let is_ours =
         |signal| !matches!(signal, Signal::ContainerfsAvailable | Signal::ContainerfsInodesFree);
