@@ -12,10 +12,8 @@ use isobar::record::replay::Replay;
 use isobar::serve::film::reel::Reel;
 use isobar_core::model::decision::Ranking;
 use isobar_core::model::sample::Moment;
-use isobar_core::model::stall::OomRecord;
 use isobar_core::model::units::Nanos;
 use isobar_core::policy::engine::Engine;
-use isobar_core::view::pods::name_in;
 use tempfile::TempDir;
 
 /// Records the ticks of a recording as this version does: the first chapter is short, the second has
@@ -49,20 +47,13 @@ pub(crate) fn anew(recording: &Path, to: &Path) -> Vec<Moment> {
 /// The moment as the engine comes to it, and how many ticks it took.
 fn by_the_engine(path: &Path, wall: Nanos) -> (Tick, usize) {
     let mut replay = Replay::new(Recording::open_at(path, wall).unwrap(), None);
-    let (mut steps, mut oom_kills) = (Vec::new(), Vec::new());
+    let mut steps = Vec::new();
     while let Some(step) = replay.step_before(wall).unwrap() {
         steps.push(step);
     }
-    let n = steps.len();
+    let oom_kills = steps.iter().rev().flat_map(|step| step.oom_kills.iter().rev());
+    let (oom_kills, n) = (oom_kills.cloned().collect(), steps.len());
     let last = steps.pop().unwrap();
-    for snapshot in steps.iter().map(|step| &step.snapshot) {
-        let path_of = |id| Some(snapshot.scopes.get(&id)?.path.clone());
-        for kill in &snapshot.oom_kills {
-            let victim = snapshot.scopes.get(&kill.victim);
-            let victim = victim.and_then(|scope| name_in(snapshot, scope));
-            oom_kills.insert(0, OomRecord::of(kill, snapshot.at, victim, path_of));
-        }
-    }
     let facts = replay.facts().unwrap().clone();
     let (snapshot, decision) = (last.snapshot, last.decision);
     let settings = replay.engine().unwrap().settings().clone();

@@ -42,7 +42,7 @@ impl DenyList {
     }
 
     fn rule(&self, path: &CgroupPath, n_of_root: usize, place: &Place) -> Option<Rule> {
-        let own = self.own.as_ref().is_some_and(|own| lies_in(own, path));
+        let own = self.own.as_ref().is_some_and(|own| own.is_within(path));
         match place {
             Place::Node => return Some(Rule::Node),
             Place::Kubepods | Place::Qos { .. } => return Some(Rule::AllPods),
@@ -88,12 +88,6 @@ impl DenyList {
         };
         Err(ActError::Guarded { path: path.clone(), rule })
     }
-}
-
-/// True if `path` is `above`, or lies below it.
-fn lies_in(path: &CgroupPath, above: &CgroupPath) -> bool {
-    let rest = path.0.strip_prefix(&*above.0);
-    above.is_root() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 #[cfg(test)]

@@ -174,13 +174,13 @@ impl<S: Source> Tick<S> {
             self.is_outdated |=
                 actuator.is_free() && self.authority.release_if_observing(self.engine.settings());
         }
-        let kills = self.publisher.named_kills(&step.snapshot);
+        let kills = &step.oom_kills;
         if let Some(sample) = &self.engine.standing().before {
-            self.log.tick(sample, &step.decision, &kills);
+            self.log.tick(sample, &step.decision, kills);
             self.walks.look(sample, self.engine.settings(), has_kubelet);
             if let Some(cluster) = &mut self.cluster {
                 let (decision, limits) = (&step.decision, self.publisher.limits());
-                let seen = Seen { sample, decision, kills: &kills, limits };
+                let seen = Seen { sample, decision, kills, limits };
                 cluster.tell(self.engine.settings(), self.publish, seen);
             }
             self.publisher.note(sample, self.engine.settings(), &step);
@@ -191,7 +191,7 @@ impl<S: Source> Tick<S> {
         let capabilities = self.capabilities(capabilities);
         if let Some(recorder) = &mut self.recorder {
             recorder.can(step.snapshot.at, &capabilities);
-            recorder.tick(self.engine.standing(), &step.decision, &kills, self.publisher.limits());
+            recorder.tick(self.engine.standing(), &step.decision, kills, self.publisher.limits());
             self.publisher.show_recording(recorder.ring(), Some(recorder.counts()));
         }
         let pods = self.sampler.of_cluster();

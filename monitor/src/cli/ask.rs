@@ -154,16 +154,7 @@ impl Eye {
 
     /// The next view, a second after the previous one.
     pub(crate) fn look(&mut self) -> Result<View> {
-        match self {
-            Self::Own(observer) => Ok(observed(observer, TICK)),
-            Self::Agent { place, found } => match found.take() {
-                Some(view) => Ok(*view),
-                None => {
-                    sleep(TICK);
-                    view_of(place, NEWEST)
-                }
-            },
-        }
+        self.glance_after(TICK)
     }
 
     /// The next view, `pause` after the previous one. An agent that does not answer is waited for: that

@@ -178,7 +178,7 @@ impl Past {
             let mode = vec![Capability::relief(&settings.relief)];
             let step = Step { snapshot, decision, ..Step::default() };
             let mut publisher = Publisher::new(facts, begun, channel().0);
-            publisher.add_kills(oom_kills.into_iter());
+            publisher.add_kills(oom_kills);
             publisher.set_settings(&settings);
             return Ok(publisher.view(step, mode, Cost::default())());
         }

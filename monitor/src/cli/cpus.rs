@@ -13,7 +13,7 @@ use isobar_core::model::cpuset::CpuSet;
 use isobar_core::model::settings::{Settings, WrittenLimit};
 use isobar_core::model::topology::Topology;
 use isobar_core::view::Document;
-use isobar_kubelet::checkpoint::State;
+use isobar_kubelet::checkpoint::{Assignment, State};
 use isobar_kubelet::cpus::{self, Plan, Sets};
 use serde::Serialize;
 
@@ -82,14 +82,7 @@ struct StateDocument {
     problems: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     remedy: Option<String>,
-    assignments: Vec<Assigned>,
-}
-
-#[derive(Debug, Serialize)]
-struct Assigned {
-    pod: String,
-    container: String,
-    cpus: CpuSet,
+    assignments: Vec<Assignment>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -233,7 +226,6 @@ fn judged(file: PathBuf, state: State, configured: Option<&str>, plan: &Plan) ->
         )
     });
     let default = state.default.map(|cpus| cpus.to_string()).or(state.default_text);
-    let assigned = state.assignments.into_iter();
     StateDocument {
         file,
         policy_name: state.policy,
@@ -241,8 +233,6 @@ fn judged(file: PathBuf, state: State, configured: Option<&str>, plan: &Plan) ->
         checksum: if state.is_intact { Checksum::Ok } else { Checksum::Corrupt },
         problems,
         remedy,
-        assignments: assigned
-            .map(|a| Assigned { pod: a.pod, container: a.container, cpus: a.cpus })
-            .collect(),
+        assignments: state.assignments,
     }
 }

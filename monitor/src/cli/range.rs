@@ -154,7 +154,7 @@ impl Ticks {
                 self.empty = None;
                 return Ok(Some(step));
             }
-            publisher.remember(&step.snapshot);
+            publisher.add_kills(step.oom_kills);
         }
         self.empty.take().map_or(Ok(None), |file| Err(self.range.no_tick(&file)))
     }

@@ -80,10 +80,7 @@ pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
 
 /// For scripts: whether a resource is pressed, or a condition True.
 fn code(view: &View) -> Code {
-    let assessment = &view.decision.assessment;
-    let is_pressed = is_pressed(view)
-        || assessment.conditions.iter().any(|condition| condition.status == Status::True)
-        || !assessment.node_pressure.is_empty();
+    let is_pressed = is_pressed(view) || view.decision.assessment.holding().next().is_some();
     if is_pressed { Code::UnderPressure } else { Code::Ok }
 }
 

@@ -16,8 +16,6 @@ const GONE: usize = 1_024;
 struct Cgroup {
     /// A container has the name of its pod.
     name: String,
-    /// As the API names it, the container too.
-    full_name: Option<String>,
     path: CgroupPath,
     /// Its `memory.max` when isobar last looked.
     max: Option<Limit>,
@@ -44,8 +42,7 @@ impl Cgroups {
         self.cgroups.extend(scopes.iter().map(|(id, scope)| {
             let name = short_name(pod_of(scope, named).unwrap_or(scope));
             let max = scope.files.as_ref().and_then(|files| files.memory.max);
-            let (full_name, path) = (scope.name.clone(), scope.path.clone());
-            (*id, Cgroup { name, full_name, path, max })
+            (*id, Cgroup { name, path: scope.path.clone(), max })
         }));
         // Ids grow: those that have been gone for longest are first.
         let over = self.cgroups.len().saturating_sub(scopes.len() + GONE);
@@ -56,10 +53,6 @@ impl Cgroups {
 
     pub(crate) fn name(&self, id: CgroupId) -> Option<&str> {
         self.cgroups.get(&id).map(|known| &*known.name)
-    }
-
-    pub(crate) fn full_name(&self, id: CgroupId) -> Option<&str> {
-        self.cgroups.get(&id).and_then(|known| known.full_name.as_deref())
     }
 
     pub(crate) fn path(&self, id: CgroupId) -> Option<&CgroupPath> {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::reader::{Entry, Marked, ReadError, Recorded, Recording};
 use isobar_core::model::decision::Decision;
+use isobar_core::model::kills::{Cgroups, kills};
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::{Moment, Sample};
 use isobar_core::model::settings::Settings;
@@ -12,7 +13,6 @@ use isobar_core::model::snapshot::{Averages, Snapshot};
 use isobar_core::model::stall::{OOM_KILLS_KEPT, OomRecord};
 use isobar_core::model::units::Nanos;
 use isobar_core::recording::format::Header;
-use isobar_core::recording::kills::{Cgroups, kills};
 use isobar_core::room;
 
 /// A tick, and what a view of it tells of those before it.

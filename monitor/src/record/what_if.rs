@@ -10,7 +10,6 @@ use serde::Serialize;
 
 use super::incident::words::clock;
 use super::replay::Judged;
-use isobar_core::model::condition::Status;
 use isobar_core::model::decision::{Action, Decision, StepKind};
 use isobar_core::model::sample::PAUSE;
 use isobar_core::model::threshold::Resource;
@@ -317,11 +316,8 @@ impl Marks {
 /// The conditions that are True, and the thresholds that are due.
 fn held(decision: &Decision) -> impl Iterator<Item = String> {
     let assessment = &decision.assessment;
-    let conditions = assessment.conditions.iter().filter(|one| one.status == Status::True);
-    let conditions = conditions.map(|one| one.kind.clone());
-    let pressure = assessment.node_pressure.iter().map(|one| one.name().to_owned());
-    let due = assessment.met.iter().filter(|met| met.is_due);
-    conditions.chain(pressure).chain(due.map(|met| met.threshold.name()))
+    let due = assessment.met.iter().filter(|met| met.is_due).map(|met| met.threshold.name());
+    assessment.holding().map(str::to_owned).chain(due)
 }
 
 fn turn(spans: &mut Vec<Span>, is_on: bool, at: Moment) {

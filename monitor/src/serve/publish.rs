@@ -22,9 +22,7 @@ use super::totals::Totals;
 use crate::record::incident::Counts;
 use crate::record::incident::shelf::Shelf;
 use crate::record::journal::Ring;
-use crate::record::known::Cgroups;
 use isobar_core::model::capability::Capability;
-use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::cost::Cost;
 use isobar_core::model::decision::Outcome;
 use isobar_core::model::disk::PodDisks;
@@ -32,13 +30,11 @@ use isobar_core::model::limit::{LimitState, NodeResources};
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::{Moment, Sample};
 use isobar_core::model::settings::Settings;
-use isobar_core::model::snapshot::Snapshot;
-use isobar_core::model::stall::OomKill;
 use isobar_core::policy::engine::Step;
 use isobar_core::policy::explain::explain_by;
 use isobar_core::view::cpu_loss::weigh;
 use isobar_core::view::headline::headline;
-use isobar_core::view::pods::{name_in, name_scopes, name_spared};
+use isobar_core::view::pods::{name_scopes, name_spared};
 use isobar_core::view::usage::Usage;
 use isobar_core::view::verdict::judge;
 use isobar_core::view::{OOM_KILLS_KEPT, OomRecord, View};
@@ -142,8 +138,6 @@ impl Published {
 pub struct Publisher {
     facts: Arc<NodeFacts>,
     kills: VecDeque<OomRecord>,
-    /// The cgroups of a recording: nothing is published before its ticks.
-    known: Cgroups,
     limits: Vec<LimitState>,
     resources: Option<Arc<NodeResources>>,
     lasting: Lasting,
@@ -168,8 +162,8 @@ impl Publisher {
         let kills = VecDeque::with_capacity(OOM_KILLS_KEPT);
         let (facts, recorder) = (Arc::new(facts), Recorder::new(room));
         let lasting = Lasting { started, ..Lasting::default() };
-        let (known, limits, resources, outcomes) = Default::default();
-        Self { facts, kills, known, limits, resources, lasting, recorder, outcomes, to }
+        let (limits, resources, outcomes) = Default::default();
+        Self { facts, kills, limits, resources, lasting, recorder, outcomes, to }
     }
 
     /// Sets the limits that the following views show.
@@ -270,11 +264,11 @@ impl Publisher {
     /// What makes the view of one tick.
     pub fn view(
         &mut self,
-        Step { mut snapshot, mut decision, ended, .. }: Step,
+        Step { mut snapshot, mut decision, oom_kills, ended, .. }: Step,
         capabilities: Vec<Capability>,
         cost: Cost,
     ) -> impl FnOnce() -> View + Send + use<> {
-        self.remember(&snapshot);
+        self.add_kills(oom_kills);
         let (facts, started) = (Arc::clone(&self.facts), self.lasting.started);
         let (mut kills, limits) = (self.kills.clone(), self.limits.clone());
         let (resources, settings) = (self.resources.clone(), self.lasting.settings.clone());
@@ -307,37 +301,14 @@ impl Publisher {
         }
     }
 
-    /// The OOM kills of a tick, with the names of their cgroups: those that are gone already were
-    /// in the view before, or are known.
-    pub fn named_kills(&self, snapshot: &Snapshot) -> Vec<OomRecord> {
-        if snapshot.oom_kills.is_empty() {
-            return Vec::new();
-        }
-        let before = self.to.borrow();
-        let before = before.as_ref().map(|published| &published.view.snapshot);
-        let scope_of = |id: CgroupId| {
-            snapshot.scopes.get(&id).or_else(|| before.and_then(|before| before.scopes.get(&id)))
-        };
-        let path_of = |id: CgroupId| {
-            scope_of(id).map(|scope| &scope.path).or_else(|| self.known.path(id)).cloned()
-        };
-        let record = |kill: &OomKill| {
-            let victim = scope_of(kill.victim).and_then(|scope| name_in(snapshot, scope));
-            let victim = victim.or_else(|| self.known.full_name(kill.victim).map(str::to_owned));
-            OomRecord::of(kill, snapshot.at, victim, path_of)
-        };
-        snapshot.oom_kills.iter().map(record).collect()
-    }
-
     /// Adds a tick to the history.
     pub(super) fn record(&mut self, step: &mut Step, cost: Option<&Cost>) {
         weigh(&mut step.snapshot);
-        let kills = self.named_kills(&step.snapshot);
-        self.learn(&step.snapshot);
         let outcomes = std::mem::take(&mut self.outcomes);
         let settings = self.lasting.settings.as_ref();
         let thresholds = settings.map_or(&[][..], |settings| &settings.eviction.thresholds);
-        let beside = history::Beside { cost, kills: &kills, outcomes: &outcomes, thresholds };
+        let beside =
+            history::Beside { cost, kills: &step.oom_kills, outcomes: &outcomes, thresholds };
         self.recorder.record(step, beside);
     }
 
@@ -360,7 +331,7 @@ impl Publisher {
     }
 
     /// Kills up to the next tick, beside those that are remembered; one that is known is told once.
-    pub fn add_kills(&mut self, kills: impl Iterator<Item = OomRecord>) {
+    pub fn add_kills(&mut self, kills: Vec<OomRecord>) {
         let known = |one: &OomRecord| (one.victim.is_some(), one.victim_path.is_some());
         for new in kills {
             match self.kills.iter_mut().find(|own| own.kill == new.kill) {
@@ -371,22 +342,6 @@ impl Publisher {
         }
         self.kills.make_contiguous().sort_by_key(|one| Reverse(one.kill.at));
         self.kills.truncate(OOM_KILLS_KEPT);
-    }
-
-    /// Takes note of the kills of a tick.
-    pub fn remember(&mut self, snapshot: &Snapshot) {
-        self.add_kills(self.named_kills(snapshot).into_iter());
-        self.learn(snapshot);
-    }
-
-    /// Takes note of the cgroups of a tick of a recording: they may be gone when a kill is told.
-    fn learn(&mut self, snapshot: &Snapshot) {
-        if self.to.borrow().is_some() || !self.known.lacks(snapshot) {
-            return;
-        }
-        let mut named = snapshot.clone();
-        name_scopes(&mut named);
-        self.known.see(&named);
     }
 }
 

@@ -15,6 +15,7 @@ use isobar_core::model::cgroup::{Cgroup, CgroupPath};
 use isobar_core::model::cpuset::CpuSet;
 use isobar_core::model::machine::{Found, Machine};
 use isobar_core::model::sample::{Gap, GapReason};
+use isobar_core::model::snapshot::working_set;
 use isobar_core::model::topology::{CpuPlace, Topology};
 use isobar_core::model::units::Bytes;
 
@@ -157,11 +158,7 @@ impl Groups {
         found.pids_max = cgroup.pids_max;
         found.cpu_weight = cgroup.cpu.weight;
         found.cpu_usage = cgroup.cpu.usage;
-        found.working_set = cgroup
-            .memory
-            .current
-            .zip(cgroup.memory.stat)
-            .map(|(current, stat)| Bytes(current.0.saturating_sub(stat.inactive_file.0)));
+        found.working_set = working_set(&cgroup);
         for name in if_present(names(&dir), gaps).unwrap_or_default() {
             let size = name.strip_prefix("hugetlb.").and_then(|name| name.strip_suffix(".max"));
             // `hugetlb.2MB.rsvd.max` is another limit.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, mem};
 
 use super::gap::{self, ReadError};
-use super::lines::{Torn, lines, number};
+use super::processes;
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::sample::{Gap, Resident, Runner, Sample};
 use isobar_core::model::units::{Bytes, MilliCpu, Nanos, scale};
@@ -308,14 +308,7 @@ impl Runners {
     /// The youngest first, without those of another PID namespace, which the kernel lists as 0; and
     /// how many of the cgroups they are of.
     fn pids(&self, cgroups: &[CgroupPath]) -> (Vec<u32>, usize) {
-        let parse = |text: &[u8]| {
-            let all = lines(text).map(|line| {
-                let (n, line) = line?;
-                let pid = number(line).and_then(|pid| u32::try_from(pid).ok());
-                pid.ok_or_else(|| Torn::new(n, "a pid", line))
-            });
-            all.collect::<Result<Vec<_>, _>>()
-        };
+        let parse = |text: &[u8]| processes::pids(text).collect::<Result<Vec<_>, _>>();
         let of = |cgroup: &CgroupPath| {
             let dir = self.cgroup_root.join(cgroup.0.trim_start_matches('/'));
             gap::read(&dir.join("cgroup.procs"), parse).unwrap_or_default()

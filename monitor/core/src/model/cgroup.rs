@@ -268,6 +268,18 @@ pub struct IoStat {
     pub writes: u64,
 }
 
+impl IoStat {
+    /// Read and written.
+    pub fn bytes(self) -> u64 {
+        self.read.0.saturating_add(self.written.0)
+    }
+
+    /// Requests of both kinds.
+    pub(crate) fn operations(self) -> u64 {
+        self.reads.saturating_add(self.writes)
+    }
+}
+
 /// A line of `io.max`: what a cgroup may do on one device each second; `None` has no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

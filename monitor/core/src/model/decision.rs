@@ -139,10 +139,7 @@ impl Met {
 
     /// When its grace period was over, or will be.
     pub fn due_since(&self) -> Nanos {
-        self.since.plus(match self.threshold {
-            Trigger::Eviction(threshold) => threshold.grace,
-            Trigger::Pressure(threshold) => threshold.grace,
-        })
+        self.since.plus(self.threshold.grace())
     }
 }
 
@@ -176,6 +173,14 @@ impl Trigger {
         match self {
             Self::Eviction(threshold) => threshold.signal.resource(),
             Self::Pressure(threshold) => threshold.on.resource(),
+        }
+    }
+
+    /// How long it must be met until it is due.
+    pub fn grace(&self) -> Nanos {
+        match self {
+            Self::Eviction(threshold) => threshold.grace,
+            Self::Pressure(threshold) => threshold.grace,
         }
     }
 

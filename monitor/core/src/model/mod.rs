@@ -58,6 +58,7 @@ pub mod decision;
 pub mod disk;
 pub mod duration;
 pub mod fraction;
+pub mod kills;
 pub mod limit;
 pub mod machine;
 pub mod names;

@@ -142,6 +142,21 @@ pub struct Scope {
     pub is_at_io_limit: bool,
 }
 
+impl Scope {
+    /// The uid of the pod that it is.
+    pub(crate) fn pod_uid(&self) -> Option<&str> {
+        match &self.place {
+            Place::Pod { uid, .. } => Some(uid),
+            _ => None,
+        }
+    }
+
+    /// How a party is told from others: a pod by its uid, any other by its path.
+    pub(crate) fn party(&self) -> &str {
+        self.pod_uid().unwrap_or(&self.path.0)
+    }
+}
+
 /// Union of waits: wall time in which at least one task waited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -5,9 +5,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::cgroup::CgroupId;
 use crate::model::decision::{Assessment, Decision, InForce, Met, Order, Ranking, Target};
+use crate::model::kills::{Cgroups, kills};
 use crate::model::sample::Sample;
 use crate::model::settings::Settings;
 use crate::model::snapshot::{Averages, Snapshot};
+use crate::model::stall::OomRecord;
 use crate::model::threshold::Resource;
 use crate::model::units::{Nanos, scale};
 use crate::model::unsampled::unsampled;
@@ -92,6 +94,8 @@ pub struct Engine {
 pub struct Step {
     pub snapshot: Snapshot,
     pub decision: Decision,
+    /// With the names of their cgroups, those that are gone by the tick before.
+    pub oom_kills: Vec<OomRecord>,
     /// The cgroup of all pods.
     pub kubepods: Option<CgroupId>,
     /// Targets that may be acted upon soon, first to go first: the actuator opens them beforehand,
@@ -246,9 +250,11 @@ impl Engine {
         let ranking = ranking.filter(|_| is_used);
         let (tick, at, generation) = (sample.tick, sample.at, settings.generation);
         let ended = ended(&sample, settings.relief.budget_window);
+        let before = standing.before.as_ref().map(Cgroups::from);
+        let oom_kills = kills(before, (&sample).into());
         standing.before = Some(sample);
         let decision = Decision { tick, at, generation, assessment, ranking, relief };
-        Step { snapshot, decision, kubepods, next_targets, ended }
+        Step { snapshot, decision, oom_kills, kubepods, next_targets, ended }
     }
 }
 

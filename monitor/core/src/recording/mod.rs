@@ -8,7 +8,6 @@ pub mod difference;
 mod fields;
 pub mod format;
 pub mod header;
-pub mod kills;
 pub mod mark;
 pub mod pairs;
 pub mod parts;

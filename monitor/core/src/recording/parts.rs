@@ -5,6 +5,7 @@ use std::mem::take;
 use std::sync::Arc;
 
 use crate::model::cgroup::{Cgroup, CgroupId};
+use crate::model::kills::Cgroups;
 use crate::model::sample::{Gap, Sample};
 use crate::model::stall::{Aggression, GroupStall};
 use crate::model::workload::Pods;
@@ -18,6 +19,12 @@ pub struct Parts {
     pub matrix: Vec<Aggression>,
     pub pods: Pods,
     pub gaps: Vec<Gap>,
+}
+
+impl<'a> From<&'a Parts> for Cgroups<'a> {
+    fn from(parts: &'a Parts) -> Self {
+        Self { cgroups: &parts.cgroups, rest: &parts.rest, pods: Some(&parts.pods) }
+    }
 }
 
 impl From<Sample> for Parts {

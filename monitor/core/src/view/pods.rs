@@ -3,7 +3,7 @@
 use crate::model::cgroup::CgroupPath;
 use crate::model::decision::Decision;
 use crate::model::sample::Sample;
-use crate::model::snapshot::{Scope, Snapshot};
+use crate::model::snapshot::Snapshot;
 use crate::model::workload::{by_cgroup_uid, name_at, of_cgroup_uid};
 
 /// Names the scopes of pods and containers that the snapshot's pods tell of.
@@ -30,12 +30,6 @@ pub fn name_of(path: &CgroupPath, sample: &Sample) -> Option<String> {
     name_at(&sample.places().place(path), &by_cgroup_uid(sample.pods.as_ref()?))
 }
 
-/// The same of a scope, before its snapshot has names.
-pub fn name_in(snapshot: &Snapshot, scope: &Scope) -> Option<String> {
-    let named = || name_at(&scope.place, &by_cgroup_uid(snapshot.pods.as_ref()?));
-    scope.name.clone().or_else(named)
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -45,6 +39,7 @@ mod tests {
     use crate::model::cgroup::CgroupId;
     use crate::model::decision::{Ranking, Spared, SparedReason};
     use crate::model::pod::{Place, QosClass, Runtime};
+    use crate::model::snapshot::Scope;
     use crate::model::workload::{Container, MIRROR, Pod};
 
     #[test]

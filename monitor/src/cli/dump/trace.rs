@@ -7,8 +7,7 @@ use std::io::Write;
 
 use anyhow::Result;
 use isobar_core::model::cgroup::CgroupId;
-use isobar_core::model::condition::Status;
-use isobar_core::model::decision::{Assessment, Decision};
+use isobar_core::model::decision::Decision;
 use isobar_core::model::sample::{Moment, PAUSE};
 use isobar_core::model::snapshot::{Scope, Waited, working_set};
 use isobar_core::model::stall::MemoryCause;
@@ -106,13 +105,7 @@ impl<'a, W: Write> Trace<'a, W> {
     }
 
     fn decision(&mut self, decision: &Decision, at: Nanos) -> Result<()> {
-        let Assessment { conditions, node_pressure, .. } = &decision.assessment;
-        let conditions = conditions.iter().filter(|condition| condition.status == Status::True);
-        let pressures = node_pressure.iter().map(|pressure| pressure.name().to_owned());
-        self.hold(
-            conditions.map(|condition| condition.kind.clone()).chain(pressures).collect(),
-            at,
-        )?;
+        self.hold(decision.assessment.holding().map(str::to_owned).collect(), at)?;
         for action in &decision.relief.actions {
             let text = relief::action(action, decision.at.boot);
             self.instant(at, action.step.name(), &text)?;

@@ -91,10 +91,7 @@ fn line(out: &mut dyn Write, view: &View, is_first: bool, output: Format) -> io:
     for verdict in &view.verdict {
         write!(out, "  {}", paint(verdict))?;
     }
-    let assessment = &view.decision.assessment;
-    let raised = assessment.conditions.iter().filter(|c| c.status == Status::True);
-    let pressure = assessment.node_pressure.iter().map(|pressure| pressure.name().to_owned());
-    let raised: Vec<_> = raised.map(|c| c.kind.clone()).chain(pressure).collect();
+    let raised: Vec<_> = view.decision.assessment.holding().collect();
     let mut rest = if raised.is_empty() { "-".into() } else { raised.join(",") };
     if output.is_wide() {
         rest.push_str(&format!(": {}", view.headline));

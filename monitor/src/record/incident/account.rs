@@ -347,10 +347,7 @@ fn is_met(decision: &Decision, resource: Resource) -> bool {
 
 /// Whether a condition is True, or a step was decided on.
 fn is_eventful(decision: &Decision) -> bool {
-    let Assessment { conditions, node_pressure, .. } = &decision.assessment;
-    let is_true = |one: &Condition| one.status == Status::True;
-    let holds = conditions.iter().any(is_true) || !node_pressure.is_empty();
-    holds || !decision.relief.actions.is_empty()
+    decision.assessment.holding().next().is_some() || !decision.relief.actions.is_empty()
 }
 
 /// How long tasks of a cgroup stalled for memory in a tick, but at limits of its own: the node, or the

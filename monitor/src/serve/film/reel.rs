@@ -69,7 +69,7 @@ impl Reel {
         }
         let publisher = self.publisher.as_mut();
         if let Some((before, publisher)) = self.last.replace(step).zip(publisher) {
-            publisher.remember(&before.snapshot);
+            publisher.add_kills(before.oom_kills);
         }
         Ok(self.last.as_ref())
     }
@@ -128,7 +128,7 @@ impl Reel {
         if let Some(Known { history: own, started, kills }) = known {
             history = own;
             started.into_iter().for_each(|started| publisher.set_started(started));
-            publisher.add_kills(kills.into_iter());
+            publisher.add_kills(kills);
         }
         if let Some(engine) = self.replay.engine() {
             publisher.set_settings(engine.settings());

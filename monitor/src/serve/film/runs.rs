@@ -148,7 +148,7 @@ fn follow(file: PathBuf, course: &Weak<Mutex<Course>>) -> Result<(), ReadError> 
             course.begin(facts.clone(), at, own.history());
         }
         note(own, &reel, &mut step);
-        course.tick(at, own.named_kills(&step.snapshot));
+        course.tick(at, step.oom_kills);
     }
     Ok(())
 }

@@ -14,6 +14,7 @@ use super::super::gap::{self, ReadError};
 use super::LOOKED_AT;
 use super::process::moved;
 use crate::clock;
+use isobar_core::model::cgroup::IoStat;
 use isobar_core::model::sample::{Runner, Sample};
 use isobar_core::model::units::{Bytes, Nanos};
 use isobar_core::view::suspects::Suspect;
@@ -96,7 +97,7 @@ pub(super) fn moved_of(whose: &Suspect, sample: &Sample) -> Option<u64> {
         Suspect::Cgroup { id, .. } => sample.cgroups.get(id),
         Suspect::Machine => sample.cgroups.values().find(|cgroup| cgroup.path.is_root()),
     };
-    cgroup?.io.map(|io| io.read.0.saturating_add(io.written.0))
+    cgroup?.io.map(IoStat::bytes)
 }
 
 /// A child that has ended leaves its parent all that it ever moved. Between the looks that is no more

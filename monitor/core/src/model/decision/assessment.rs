@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Event, Met, NodePressure, Observation, Trigger};
-use crate::model::condition::{Condition, ConditionName, ScopeName};
+use crate::model::condition::{Condition, ConditionName, ScopeName, Status};
 use crate::model::pod::QosClass;
 use crate::model::quantity::Quantity;
 use crate::model::settings::TaintEffect;
@@ -47,6 +47,15 @@ pub struct Assessment {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_stale: bool,
     pub events: Vec<Event>,
+}
+
+impl Assessment {
+    /// The conditions that are True, and the kubelet's that hold, by their names.
+    pub fn holding(&self) -> impl Iterator<Item = &str> {
+        let conditions = self.conditions.iter().filter(|one| one.status == Status::True);
+        let pressure = self.node_pressure.iter().map(|pressure| pressure.name());
+        conditions.map(|one| &*one.kind).chain(pressure)
+    }
 }
 
 /// A taint that the node should carry now. It has no value.

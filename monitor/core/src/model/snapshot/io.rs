@@ -65,10 +65,7 @@ impl IoRate {
                 all.zip(done).is_some_and(|(all, done)| done >= all - all / NEARLY)
             };
             let is_any = all.into_iter().any(is_reached);
-            let moved = |from: IoStat, to: IoStat| {
-                let bytes = |io: IoStat| io.read.0.saturating_add(io.written.0);
-                bytes(to).checked_sub(bytes(from))
-            };
+            let moved = |from: IoStat, to: IoStat| to.bytes().checked_sub(from.bytes());
             // It waits for other devices, too; one below a stacked one counts what that counts again.
             let most = moved(before.io?, after.io?)? / 2;
             Some(is_any && moved(earlier, done)? >= most)

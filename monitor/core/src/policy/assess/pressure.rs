@@ -128,10 +128,7 @@ fn measured(
     outlooks: &[Outlook],
 ) -> Option<Measured> {
     let outlook = outlooks.iter().find(|outlook| outlook.scope == threshold.scope);
-    let scope = match threshold.scope {
-        ScopeName::System => &snapshot.whole,
-        ScopeName::Kubepods => scope::kubepods(snapshot)?.1,
-    };
+    let scope = scope::named(snapshot, threshold.scope)?;
     let union = |averaged: Averaged, union: Option<Union>| {
         Measured::average(averaged.avg10, union.map(|union| union.now))
     };

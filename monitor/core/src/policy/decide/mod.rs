@@ -279,17 +279,13 @@ fn time_left(reason: &Met) -> Nanos {
 /// Source: kubelet `pkg/kubelet/eviction/eviction_manager.go`, `synchronize`, and
 /// `pkg/kubelet/pod_workers.go`, `calculateEffectiveGracePeriod`.
 fn grace(trigger: &Trigger, eviction: &Eviction, target: &Target, sample: &Sample) -> Nanos {
-    let is_hard = match trigger {
-        Trigger::Eviction(threshold) => threshold.is_hard(),
-        Trigger::Pressure(threshold) => threshold.grace.0 == 0,
-    };
     let most = i64::from(eviction.max_pod_grace);
     let asked = |uid: &String| {
         let own = sample.pod(uid).and_then(|pod| pod.termination_grace);
         own.map_or(most, |own| own.min(most))
     };
     let longest = target.uids().map(asked).max().unwrap_or(most);
-    let seconds = if is_hard { LEAST_GRACE } else { longest.max(LEAST_GRACE) };
+    let seconds = if trigger.grace() == Nanos(0) { LEAST_GRACE } else { longest.max(LEAST_GRACE) };
     let seconds = u64::try_from(seconds).expect("at least a second");
     Nanos(seconds.saturating_mul(Nanos::SECOND.0))
 }

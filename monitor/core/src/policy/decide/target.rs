@@ -76,11 +76,8 @@ pub(super) fn present(uids: &BTreeSet<String>, snapshot: &Snapshot) -> BTreeMap<
     all.filter(|(uid, _)| uids.contains(*uid)).map(|(uid, id)| (uid.to_owned(), id)).collect()
 }
 
-/// A pod's uid; of what is no pod's, its path. `None` for what lies in a pod.
+/// [`Scope::party`]; `None` for what lies in a pod.
 pub(super) fn uid(scope: &Scope) -> Option<&str> {
-    match &scope.place {
-        Place::Pod { uid, .. } => Some(uid),
-        Place::Other => Some(&scope.path.0),
-        _ => None,
-    }
+    let is_party = scope.pod_uid().is_some() || scope.place == Place::Other;
+    is_party.then(|| scope.party())
 }

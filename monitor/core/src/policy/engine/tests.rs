@@ -14,11 +14,12 @@ use crate::model::psi::{Line, Pressure};
 use crate::model::quantity::Quantity;
 use crate::model::sample::Moment;
 use crate::model::settings::ConditionRule;
-use crate::model::stall::{Coverage, CpuStall, KernelStalls};
+use crate::model::stall::{Coverage, CpuStall, KernelStalls, OomKill};
 use crate::model::threshold::Signal;
 use crate::model::threshold::{Amount, Threshold};
 use crate::model::threshold::{PressureSignal, PressureThreshold};
 use crate::model::units::{Bytes, Micros, Percent};
+use crate::model::workload::Pod;
 
 /// A node whose disks stall all the time, with one pod; `covered` is whether the kernel side says who waits, and
 /// without `stalls` the pressure file was not read.
@@ -306,4 +307,33 @@ fn step_tells_what_was_ended_within_the_budgets_window() {
     let got: Vec<_> = step.ended.iter().map(|entry| entry.action.id).collect();
     let want = (0..).zip(&table).filter(|(_, row)| row.4).map(|(id, _)| id);
     assert_eq!(got, want.collect::<Vec<_>>());
+}
+
+/// The cgroup of who was killed is often gone before the tick that tells of the kill; one more tick later no name
+/// is known.
+#[test]
+fn step_names_who_was_killed_by_the_tick_before() {
+    let pod =
+        Pod { uid: "a".into(), namespace: "shop".into(), name: "web".into(), ..Pod::default() };
+    let pods = Some(Arc::new([(pod.uid.clone(), pod)].into()));
+    for (ticks_between, named) in [(0, true), (1, false)] {
+        let mut engine = engine();
+        let there = Sample { pods: pods.clone(), ..sample(1, true, None) };
+        let (victim, path) = (CgroupId(4), there.cgroups[&CgroupId(4)].path.clone());
+        engine.step(there);
+        let last = 2 + ticks_between;
+        for second in 2..=last {
+            let mut gone = sample(second, true, None);
+            gone.cgroups.remove(&victim);
+            let kernel = gone.kernel.as_mut().unwrap();
+            if second == last {
+                kernel.oom_kills.push(OomKill { victim, ..OomKill::default() });
+            }
+            let told = engine.step(gone).oom_kills;
+            let names = told.iter().map(|one| (one.victim.as_deref(), one.victim_path.as_ref()));
+            let want = named.then_some("shop/web");
+            let want = (second == last).then_some((want, named.then_some(&path)));
+            assert!(names.eq(want), "{ticks_between}: {told:?}");
+        }
+    }
 }

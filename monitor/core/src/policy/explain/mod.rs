@@ -97,15 +97,13 @@ pub fn candidates_for(first: &Met, decision: &Decision) -> String {
 
 /// A threshold that is met, with its numbers.
 pub fn met_sentence(met: &Met, now: Nanos) -> String {
-    let (relation, grace) = match &met.threshold {
-        Trigger::Eviction(threshold) => ("below", threshold.grace),
-        Trigger::Pressure(threshold) => match threshold.on {
-            PressureSignal::Exhaustion(_) => ("at or below", threshold.grace),
-            _ => ("at or above", threshold.grace),
-        },
+    let (grace, runs_out) = (met.threshold.grace(), met.threshold.is_forecast());
+    let relation = match met.threshold {
+        Trigger::Eviction(_) => "below",
+        Trigger::Pressure(_) if runs_out => "at or below",
+        Trigger::Pressure(_) => "at or above",
     };
     let is_late = now.since(met.since) >= grace;
-    let runs_out = met.threshold.is_forecast();
     let grace = match (grace, met.is_due) {
         (Nanos(0), false) if runs_out => "hard, and more than a tenth is left".into(),
         (grace, false) if runs_out && is_late => {

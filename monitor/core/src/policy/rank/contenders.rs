@@ -233,12 +233,8 @@ impl Uses<'_> {
 
     /// A container's own cgroup; one that the container made below itself is part of it.
     fn is_outermost(&self, scope: &Scope) -> bool {
-        let path = &*scope.path.0;
-        let is_above = |other: &&Scope| {
-            let rest = path.strip_prefix(&*other.path.0);
-            rest.is_some_and(|rest| rest.starts_with('/'))
-        };
-        !self.containers.iter().any(is_above)
+        let mut others = self.containers.iter().filter(|other| other.path != scope.path);
+        !others.any(|other| scope.path.is_within(&other.path))
     }
 }
 

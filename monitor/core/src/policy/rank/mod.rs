@@ -166,8 +166,8 @@ impl<'a> Pool<'a> {
         };
         let promised = uids(&|one| scale.took_what_was_promised(one));
         let spared = uids(&|one| one.spared.is_some() || scale.promised(one).is_some());
-        let is_promised = |scope: &Scope| promised.contains(uid_of(scope));
-        let is_spared = |scope: &Scope| is_promised(scope) || spared.contains(uid_of(scope));
+        let is_promised = |scope: &Scope| promised.contains(scope.party());
+        let is_spared = |scope: &Scope| is_promised(scope) || spared.contains(scope.party());
         let may_be_marked = |id, scope: &Scope| {
             let is_pod = matches!(scope.place, Place::Pod { .. });
             let is_promised = is_pod && (need.promised.is_some() || need.is_of_others);
@@ -177,7 +177,7 @@ impl<'a> Pool<'a> {
         let outside_alike = lost.as_ref().filter(|lost| is_memory && lost.is_established);
         let outside_alike = outside_alike.map(|lost| {
             let is_outside =
-                |scope: &Scope| scope.place == Place::Other && !all.contains(uid_of(scope));
+                |scope: &Scope| scope.place == Place::Other && !all.contains(scope.party());
             lost.alike(snapshot, sample, |id, scope| is_outside(scope) && may_be_marked(id, scope))
         });
         let from = need.named_from.or(need.taker_from).unwrap_or_default();
@@ -196,7 +196,7 @@ impl<'a> Pool<'a> {
             matches!(&scope.place, Place::Pod { uid, .. }
                 if !protected.may_be_marked(**id, scope) || is_opted_out(uid))
         });
-        let untouchable = untouchable.map(|(_, scope)| uid_of(scope).to_owned()).collect();
+        let untouchable = untouchable.map(|(_, scope)| scope.party().to_owned()).collect();
         let known = Known {
             outsiders,
             loss,
@@ -214,14 +214,6 @@ impl<'a> Pool<'a> {
         let (purpose, rules) = (self.purpose, self.rules);
         let field = Field::for_need(&self.contenders, purpose, rules.order, rules, &self.need);
         Field { known: Some(&self.known), ..field }
-    }
-}
-
-/// A pod's uid; of what is no pod's, its path.
-fn uid_of(scope: &Scope) -> &str {
-    match &scope.place {
-        Place::Pod { uid, .. } => uid,
-        _ => &scope.path.0,
     }
 }
 

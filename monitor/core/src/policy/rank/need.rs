@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 
 use super::contender::Contender;
 use crate::model::cgroup::CgroupId;
-use crate::model::pod::Place;
 use crate::model::snapshot::Snapshot;
 use crate::model::threshold::Resource;
 use crate::model::units::{Nanos, scale};
@@ -82,12 +81,8 @@ pub(super) fn causes(
         return (contenders, Need::of_none(shortfall));
     }
     let uids: BTreeSet<&str> = contenders.iter().map(|one| one.uid.as_str()).collect();
-    let is_contender = |id: CgroupId| {
-        snapshot.scopes.get(&id).is_some_and(|scope| match &scope.place {
-            Place::Pod { uid, .. } => uids.contains(&**uid),
-            _ => uids.contains(&*scope.path.0),
-        })
-    };
+    let is_contender =
+        |id: CgroupId| snapshot.scopes.get(&id).is_some_and(|scope| uids.contains(scope.party()));
     let outside = lost.outside(is_contender);
     let need = |from, promised| {
         let taker_from = Some(from);

@@ -199,11 +199,7 @@ impl Reading {
     fn of(disks: &DiskReading, sample: &Sample, parties: &Parties<'_>) -> Self {
         let told = sample.pods.as_ref().map(by_cgroup_uid).unwrap_or_default();
         let layout = sample.node.filesystems.layout();
-        let uids = parties.values().filter_map(|scope| match &scope.place {
-            Place::Pod { uid, .. } => Some(&**uid),
-            _ => None,
-        });
-        let uids: Vec<&str> = uids.collect();
+        let uids: Vec<&str> = parties.values().filter_map(|scope| scope.pod_uid()).collect();
         let disk = |signal: Signal| {
             let resource = signal.resource();
             let Observation { available, capacity, .. } = observe(signal, sample, None).ok()?;

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::model::cgroup::{CgroupId, Limit};
 use crate::model::condition::ScopeName;
 use crate::model::decision::{Loss, Taker};
-use crate::model::pod::Place;
 use crate::model::sample::Sample;
 use crate::model::snapshot::{Scope, Snapshot};
 use crate::model::units::{Bytes, Nanos, scale};
@@ -177,10 +176,7 @@ impl Lost {
 
     fn taker(&self, id: CgroupId, scope: &Scope, sample: &Sample, may_be_marked: bool) -> Taker {
         let path = scope.path.clone();
-        let pod = match &scope.place {
-            Place::Pod { uid, .. } => Some(&**uid),
-            _ => None,
-        };
+        let pod = scope.pod_uid();
         let known = pod.and_then(|uid| sample.pod(uid));
         let last = || path.segments().next_back().unwrap_or_default().to_owned();
         Taker {
@@ -189,7 +185,7 @@ impl Lost {
                 .or_else(|| pod.map(str::to_owned))
                 .unwrap_or_else(last),
             namespace: known.map(|pod| pod.namespace.clone()).unwrap_or_default(),
-            uid: pod.unwrap_or(&path.0).to_owned(),
+            uid: scope.party().to_owned(),
             path,
             taken: Bytes(self.taken_by(id)),
             may_be_marked,

@@ -51,10 +51,7 @@ pub(super) fn of(
     rule: ConditionRule,
     snapshot: &Snapshot,
 ) -> Result<Figures, String> {
-    let scope = match name.scope {
-        ScopeName::System => &snapshot.whole,
-        ScopeName::Kubepods => scope::kubepods(snapshot).ok_or(scope::NO_KUBEPODS.to_owned())?.1,
-    };
+    let scope = scope::named(snapshot, name.scope).ok_or(scope::NO_KUBEPODS)?;
     match (rule.measure, name.resource) {
         (Measure::Contention, Resource::Cpu) => contention(scope, snapshot),
         (Measure::Shortage, Resource::Memory) => shortage(scope, rule.threshold, snapshot),

@@ -232,11 +232,9 @@ fn charged(scope: &Scope, now: &Cgroup, earlier: Option<&Cgroup>) -> Option<[u64
 
 /// Bytes read and written since `earlier`, and what that cost.
 fn moved(_: &Scope, now: &Cgroup, earlier: Option<&Cgroup>) -> Option<[u64; 2]> {
-    let bytes = |io: IoStat| io.read.0.saturating_add(io.written.0);
-    let requests = |io: IoStat| io.reads.saturating_add(io.writes);
     let (now, before) = (now.io?, earlier.map_or(Some(IoStat::default()), |earlier| earlier.io)?);
-    let moved = bytes(now).saturating_sub(bytes(before));
-    let sent = requests(now).saturating_sub(requests(before));
+    let moved = now.bytes().saturating_sub(before.bytes());
+    let sent = now.operations().saturating_sub(before.operations());
     Some([moved, cost(moved, sent)])
 }
 
