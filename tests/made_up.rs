@@ -18,7 +18,7 @@ use isobar_core::model::sample::{Gap, GapReason};
 use isobar_core::model::snapshot::{
     Blame, CpuWait, MemoryCauseWait, MemoryWait, Scope, Snapshot, Union, Waited,
 };
-use isobar_core::model::stall::{Coverage, MemoryCause, OomKill};
+use isobar_core::model::stall::{Coverage, MemoryCause, OomKill, OomRecord};
 use isobar_core::model::units::{Bytes, Micros, MilliCpu, Nanos, Percent};
 use isobar_core::policy::engine::Step;
 use isobar_kubelet::checkpoint::Assignment;
@@ -71,7 +71,17 @@ pub(crate) fn cpus(problem: Option<&str>) -> Pool {
 /// Publishes tick `tick`, as of now.
 pub(crate) fn publish(publisher: &mut Publisher, tick: u64) {
     let kubepods = Some(CgroupId(2));
-    publish_step(publisher, Step { snapshot: snapshot(tick), kubepods, ..Step::default() });
+    publish_step(publisher, Step { kubepods, ..step(snapshot(tick)) });
+}
+
+/// A tick that came to this, with kills that are named by its own cgroups.
+pub(crate) fn step(snapshot: Snapshot) -> Step {
+    let scope = |id| snapshot.scopes.get(&id);
+    let path = |id| scope(id).map(|scope| scope.path.clone());
+    let name = |kill: &OomKill| scope(kill.victim).and_then(|scope| scope.name.clone());
+    let record = |kill| OomRecord::of(kill, snapshot.at, name(kill), path);
+    let oom_kills = snapshot.oom_kills.iter().map(record).collect();
+    Step { snapshot, oom_kills, ..Step::default() }
 }
 
 pub(crate) fn publish_step(publisher: &mut Publisher, step: Step) {

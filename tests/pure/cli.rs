@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 /// An agent that answers with a made-up node, for as long as the tests last.
 pub(crate) fn made_up_agent() -> SocketAddr {
-    agent_at(Step { snapshot: made_up::snapshot(3), ..Step::default() })
+    agent_at(made_up::step(made_up::snapshot(3)))
 }
 
 /// An agent that answers with one tick, for as long as the tests last.

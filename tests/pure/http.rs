@@ -322,13 +322,9 @@ async fn oom_kills_remembered() {
     let kill = made_up::snapshot(3).oom_kills.remove(0);
     for pid in 1..=70 {
         let mut snapshot = made_up::snapshot(4);
-        // The kill took its cgroup with it: the name is that of the tick before.
-        if pid == 1 {
-            snapshot.scopes.remove(&CgroupId(12));
-        }
         snapshot.oom_kills =
             vec![isobar_core::model::stall::OomKill { victim_pid: pid, ..kill.clone() }];
-        publisher.publish(Step { snapshot, ..Step::default() }, vec![], Default::default());
+        publisher.publish(made_up::step(snapshot), vec![], Default::default());
         let published = latest.borrow().clone().unwrap();
         let newest = &published.view.recent_oom_kills[0];
         assert_eq!(newest.kill.victim_pid, pid);

@@ -152,7 +152,9 @@ impl Sampler {
         node.memory = self.node.memory(&mut gaps);
         let own = self.own_cgroup();
         let gaps = gaps.finish();
-        Sample { tick, at, cause, node, cgroups, own, gaps, ..Sample::default() }
+        let keeps_recursively = self.tree.root.keeps_recursively;
+        let read = Sample { tick, at, cause, node, cgroups, own, gaps, ..Sample::default() };
+        Sample { keeps_recursively, ..read }
     }
 
     /// What does not change until the next boot.

@@ -28,6 +28,9 @@ pub(crate) struct Root {
     pub(crate) dir: OwnedFd,
     pub(crate) id: CgroupId,
     pub(crate) extent: Extent,
+    /// What `memory.min` of a cgroup keeps and those below it do not claim is theirs all the same
+    /// (`memory_recursiveprot`, as systemd mounts the tree).
+    pub(crate) keeps_recursively: bool,
 }
 
 /// How much of the hierarchy a tree shows.
@@ -46,7 +49,12 @@ impl Root {
     /// # Errors
     /// If there is no cgroup v2 tree.
     pub(crate) fn locate(proc: &Path, cgroup: Option<&Path>) -> Result<Self, OpenError> {
-        cgroup.map_or_else(|| Self::find(&proc.join("self/mountinfo")), Self::open)
+        let mountinfo = proc.join("self/mountinfo");
+        let root = cgroup.map_or_else(|| Self::find(&mountinfo), Self::open)?;
+        // Who names the tree may do without mountinfo.
+        let has_option = || keeps_recursively(&fs::read(&mountinfo).unwrap_or_default());
+        let keeps_recursively = root.extent != Extent::Plain && has_option();
+        Ok(Self { keeps_recursively, ..root })
     }
 
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
@@ -60,7 +68,7 @@ impl Root {
             (CGROUP2_MAGIC, _) => Extent::Part,
             _ => Extent::Plain,
         };
-        Ok(Self { path: path.into(), dir, id, extent })
+        Ok(Self { path: path.into(), dir, id, extent, keeps_recursively: false })
     }
 
     /// Of several mounts, takes one that shows the whole hierarchy.
@@ -102,29 +110,48 @@ impl Root {
 /// hold. A path is bytes: its name need not be UTF-8.
 // Not procfs's `MountInfo`: it needs UTF-8 and leaves the kernel's escapes in the path.
 pub(super) fn cgroup2_mounts(mountinfo: &[u8]) -> Vec<PathBuf> {
-    mounts(mountinfo).map(|(_, point)| unescape(point)).collect()
+    mounts(mountinfo).map(|mount| unescape(mount.point)).collect()
 }
 
 /// Those of them that begin at the root of the reader's cgroup namespace: what lies above it is
 /// `/..` there (`cgroup_show_path`, kernel/cgroup/cgroup.c).
 fn namespace_mounts(mountinfo: &[u8]) -> Vec<PathBuf> {
-    mounts(mountinfo).filter(|(root, _)| root == b"/").map(|(_, point)| unescape(point)).collect()
+    let at_root = mounts(mountinfo).filter(|mount| mount.root == b"/");
+    at_root.map(|mount| unescape(mount.point)).collect()
 }
 
-/// Root and mount point of each cgroup2 mount.
-fn mounts(mountinfo: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+/// Whether the tree is mounted with `memory_recursiveprot`: the kernel has one such setting for it, which
+/// each mount shows (`cgroup_show_options`, kernel/cgroup/cgroup.c).
+fn keeps_recursively(mountinfo: &[u8]) -> bool {
+    let has_it = |options: &[u8]| {
+        options.split(|byte| *byte == b',').any(|option| option == b"memory_recursiveprot")
+    };
+    mounts(mountinfo).any(|mount| has_it(mount.options))
+}
+
+/// A cgroup2 mount.
+struct Mount<'a> {
+    root: &'a [u8],
+    point: &'a [u8],
+    /// Of the tree, as the kernel shows them.
+    options: &'a [u8],
+}
+
+fn mounts(mountinfo: &[u8]) -> impl Iterator<Item = Mount<'_>> {
     mountinfo.split(|byte| *byte == b'\n').filter_map(cgroup2_mount)
 }
 
 /// `id parent major:minor root mount-point options [optional..] - type source options`:
 /// `show_mountinfo`, fs/proc_namespace.c.
-fn cgroup2_mount(line: &[u8]) -> Option<(&[u8], &[u8])> {
+fn cgroup2_mount(line: &[u8]) -> Option<Mount<'_>> {
     let mut fields = line.split(|byte| *byte == b' ');
     let root = fields.nth(3)?;
     let point = fields.next().filter(|point| point.starts_with(b"/"))?;
     fields.next()?;
     fields.find(|field| *field == b"-")?;
-    (fields.next() == Some(b"cgroup2")).then_some((root, point))
+    let is_cgroup2 = fields.next() == Some(b"cgroup2");
+    let options = fields.nth(1).unwrap_or_default();
+    is_cgroup2.then_some(Mount { root, point, options })
 }
 
 /// Replaces the kernel's octal escapes (`\040` for a space): `mangle`, fs/proc_namespace.c.
@@ -189,6 +216,22 @@ mod tests {
         for (text, want) in table {
             let want: Vec<PathBuf> = want.iter().map(PathBuf::from).collect();
             assert_eq!(namespace_mounts(text), want, "{}", String::from_utf8_lossy(text));
+        }
+    }
+
+    #[test]
+    fn keeps_recursively_where_the_tree_is_mounted_so() {
+        #[rustfmt::skip]
+        let table: [(&[u8], bool); 5] = [
+            // as systemd mounts it
+            (b"31 23 0:28 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate,memory_recursiveprot\n", true),
+            (b"31 23 0:28 / /a rw - cgroup2 cgroup2 rw,memory_recursiveprot,nsdelegate\n", true),
+            (b"31 23 0:28 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n", false),
+            (b"31 23 0:28 / /a rw - tmpfs none rw,memory_recursiveprot\n31 23 0:28 / /b rw - cgroup2\n", false),
+            (b"", false),
+        ];
+        for (text, want) in table {
+            assert_eq!(keeps_recursively(text), want, "{}", String::from_utf8_lossy(text));
         }
     }
 

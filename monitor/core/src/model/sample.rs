@@ -53,6 +53,10 @@ pub struct Sample {
     /// driver; `None` in older recordings, and then it is where a kubelet usually makes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubepods: Option<CgroupPath>,
+    /// What `memory.min` of a cgroup keeps, and those below it do not claim, is theirs all the same: the tree
+    /// is mounted with `memory_recursiveprot`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keeps_recursively: bool,
     /// `None` without eBPF.
     pub kernel: Option<KernelStalls>,
     /// By uid; `None` if no source of pods answered.

@@ -7,7 +7,8 @@ mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
 mount -t tmpfs tmp /tmp
 mount -t tracefs trace /sys/kernel/tracing
-mount -t cgroup2 cgroup /sys/fs/cgroup
+# As systemd mounts it.
+mount -t cgroup2 -o nsdelegate,memory_recursiveprot cgroup /sys/fs/cgroup
 
 # Built into some kernels: modprobe then fails, and nothing is amiss.
 for module in $(cat "/lib/modules/$(uname -r)/load"); do modprobe "$module" 2>/dev/null; done

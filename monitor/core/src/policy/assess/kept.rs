@@ -1,9 +1,8 @@
 //! Page cache that the kernel does not take back, because `memory.min` keeps it: it is no room.
 //! In: the sample, and the cgroup in which memory is short. Out: bytes.
 //!
-//! Source: `effective_protection`, mm/memcontrol.c. What a cgroup is given beside its own `memory.min`
-//! where the tree is mounted with `memory_recursiveprot` does not count. `memory.low` keeps nothing once
-//! nothing else is left.
+//! Source: `effective_protection`, mm/page_counter.c. Of those directly below the cgroup in which memory is
+//! short their own `memory.min` alone counts. `memory.low` keeps nothing once nothing else is left.
 
 use std::collections::BTreeMap;
 
@@ -28,9 +27,16 @@ pub(super) fn kept_cache(sample: &Sample, short: Option<CgroupId>) -> Bytes {
     while let Some((id, given)) = to_visit.pop() {
         let children = below.get(&id).map_or(&[][..], Vec::as_slice);
         let all = children.iter().map(|(_, child)| claim(child)).fold(0, u64::saturating_add);
+        // What none of them claims is of each by what it has beside its claim.
+        let is_shared = sample.keeps_recursively && id != top;
+        let unclaimed = given.saturating_sub(all) * u64::from(is_shared);
+        let beside = cgroups.get(&id).map_or(0, |group| used(group)).saturating_sub(all);
         for (id, child) in children {
             let own = claim(child);
-            let own = if all > given { scale(own, given, all) } else { own };
+            let own = match all > given {
+                true => scale(own, given, all),
+                false => own.saturating_add(scale(unclaimed, used(child) - own, beside)),
+            };
             match below.contains_key(id) {
                 true => to_visit.push((*id, own)),
                 false => kept = kept.saturating_add(cache_within(child, own)),
@@ -44,15 +50,19 @@ fn min(group: &Cgroup) -> u64 {
     group.memory.min.map_or(0, |min| min.at().unwrap_or(u64::MAX))
 }
 
+fn used(group: &Cgroup) -> u64 {
+    group.memory.current.unwrap_or_default().0
+}
+
 /// What it has of what it may keep.
 fn claim(group: &Cgroup) -> u64 {
-    min(group).min(group.memory.current.unwrap_or_default().0)
+    min(group).min(used(group))
 }
 
 /// All else that it holds is kept first: it cannot be dropped.
 fn cache_within(group: &Cgroup, kept: u64) -> u64 {
     let cache = cache(group).unwrap_or_default().0;
-    let rest = group.memory.current.unwrap_or_default().0.saturating_sub(cache);
+    let rest = used(group).saturating_sub(cache);
     kept.saturating_sub(rest).min(cache)
 }
 
@@ -63,10 +73,38 @@ mod tests {
     use super::*;
     use crate::model::cgroup::{CgroupPath, Limit, MemoryFiles, MemoryStat};
 
+    /// A path, `memory.min`, what is used, and of that cache.
+    type Row = (&'static str, u64, u64, u64);
+
+    /// Of the node, and in /pods.
+    fn kept(groups: &[Row], keeps_recursively: bool) -> [u64; 2] {
+        let id = |path: &str| match path {
+            "" => CgroupId(1),
+            "/pods" => CgroupId(2),
+            other => CgroupId(2 + u64::from(other.as_bytes()[other.len() - 1])),
+        };
+        let group = |(path, min, used, cache): &Row| {
+            let stat = MemoryStat { inactive_file: Bytes(*cache), ..MemoryStat::default() };
+            let min = if *min == u64::MAX { Limit::Max } else { Limit::At(*min) };
+            let memory = MemoryFiles {
+                current: Some(Bytes(*used)),
+                min: Some(min),
+                stat: Some(stat),
+                ..MemoryFiles::default()
+            };
+            let above = path.rsplit_once('/').map(|(above, _)| id(above));
+            let path = CgroupPath((*path).into());
+            let parent = above.filter(|_| !path.0.is_empty());
+            Arc::new(Cgroup { path, parent, memory, ..Cgroup::default() })
+        };
+        let mut sample = Sample { keeps_recursively, ..Sample::default() };
+        sample.cgroups.insert(id(""), Arc::new(Cgroup::default()));
+        sample.cgroups.extend(groups.iter().map(|one| (id(one.0), group(one))));
+        [None, Some(id("/pods"))].map(|short| kept_cache(&sample, short).0)
+    }
+
     #[test]
     fn kept_cache_is_what_min_protects_all_the_way_down() {
-        /// A path, `memory.min`, what is used, and of that cache.
-        type Row = (&'static str, u64, u64, u64);
         let table: [(&[Row], u64, u64); 8] = [
             // cgroups; kept of the node, and in /pods
             (&[("/pods", 0, 100, 80), ("/pods/a", 0, 100, 80)], 0, 0),
@@ -86,30 +124,36 @@ mod tests {
             (&[("/pods", 90, 100, 80)], 70, 0),
         ];
         for (groups, of_node, of_pods) in table {
-            let id = |path: &str| match path {
-                "" => CgroupId(1),
-                "/pods" => CgroupId(2),
-                other => CgroupId(2 + u64::from(other.as_bytes()[other.len() - 1])),
-            };
-            let group = |(path, min, used, cache): &Row| {
-                let stat = MemoryStat { inactive_file: Bytes(*cache), ..MemoryStat::default() };
-                let min = if *min == u64::MAX { Limit::Max } else { Limit::At(*min) };
-                let memory = MemoryFiles {
-                    current: Some(Bytes(*used)),
-                    min: Some(min),
-                    stat: Some(stat),
-                    ..MemoryFiles::default()
-                };
-                let above = path.rsplit_once('/').map(|(above, _)| id(above));
-                let path = CgroupPath((*path).into());
-                let parent = above.filter(|_| !path.0.is_empty());
-                Arc::new(Cgroup { path, parent, memory, ..Cgroup::default() })
-            };
-            let mut sample = Sample::default();
-            sample.cgroups.insert(id(""), Arc::new(Cgroup::default()));
-            sample.cgroups.extend(groups.iter().map(|one| (id(one.0), group(one))));
-            assert_eq!(kept_cache(&sample, None), Bytes(of_node), "{groups:?}");
-            assert_eq!(kept_cache(&sample, Some(id("/pods"))), Bytes(of_pods), "{groups:?}");
+            assert_eq!(kept(groups, false), [of_node, of_pods], "{groups:?}");
+        }
+    }
+
+    /// Where the tree is mounted with `memory_recursiveprot`.
+    #[test]
+    fn kept_cache_is_also_what_is_left_of_min_above() {
+        let table: [(&[Row], u64, u64); 6] = [
+            // cgroups; kept of the node, and in /pods
+            (&[("/pods", 90, 100, 80), ("/pods/a", 0, 100, 80)], 70, 0),
+            // By what each has beside its own claim.
+            (
+                &[("/pods", 100, 200, 160), ("/pods/a", 50, 100, 80), ("/pods/b", 0, 100, 80)],
+                46 + 13,
+                30,
+            ),
+            // Two that claim more than there is get their share of it, as ever.
+            (
+                &[("/pods", 80, 200, 160), ("/pods/a", 80, 100, 80), ("/pods/b", 80, 100, 80)],
+                40,
+                120,
+            ),
+            // Two levels below; the node itself has nothing to give.
+            (&[("/pods", 90, 100, 80), ("/pods/a", 0, 100, 0), ("/pods/a/x", 0, 100, 80)], 70, 0),
+            (&[("/pods", 0, 100, 80), ("/pods/a", 0, 100, 0), ("/pods/a/x", 0, 100, 80)], 0, 0),
+            // What is promised and not used is no other's.
+            (&[("/pods", 900, 100, 80), ("/pods/a", 0, 100, 80), ("/c", 0, 500, 400)], 80, 0),
+        ];
+        for (groups, of_node, of_pods) in table {
+            assert_eq!(kept(groups, true), [of_node, of_pods], "{groups:?}");
         }
     }
 }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::Question;
 use super::pending::{harm, held, is_gone, sum};
 use crate::model::decision::{Action, Eased, Effect, InForce, Target};
+use crate::model::sample::Sample;
 use crate::model::threshold::Resource;
 use crate::model::units::{Bytes, Nanos};
 
@@ -31,6 +32,9 @@ struct Watch {
     since: Nanos,
     /// What the target held then.
     held: Option<Bytes>,
+    /// Of that, shared memory when it was last seen: files on a tmpfs may outlive it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    shared: Bytes,
     /// Of a squeeze for a CPU or a disk: which of them, and how long others waited because of the target
     /// when it was decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,8 +52,8 @@ impl Effects {
             let harm = harm(action, question).map(|harm| (resource, harm));
             let held = held(&target, sample);
             let (against, since) = (action.reason.threshold.name(), sample.at.boot);
-            let n_looks = 0;
-            self.follow(Watch { action: action.id, target, against, since, held, harm, n_looks });
+            let (action, shared, n_looks) = (action.id, shared(&target, sample), 0);
+            self.follow(Watch { action, target, against, since, held, shared, harm, n_looks });
         }
     }
 
@@ -60,7 +64,8 @@ impl Effects {
         if n_looks < AFTER.len() {
             let (target, against) = (action.target.clone(), action.reason.threshold.name());
             let (action, since, held, harm) = (action.id, *since, *held, None);
-            self.follow(Watch { action, target, against, since, held, harm, n_looks });
+            let shared = Bytes(0);
+            self.follow(Watch { action, target, against, since, held, shared, harm, n_looks });
         }
     }
 
@@ -77,6 +82,9 @@ impl Effects {
         let now = question.sample.at.boot;
         let mut effects = Vec::new();
         self.0.retain_mut(|watch| {
+            if !is_gone(&watch.target, question.sample) {
+                watch.shared = shared(&watch.target, question.sample);
+            }
             let after = now.since(watch.since);
             let n_due = n_due(after);
             if n_due > watch.n_looks {
@@ -94,11 +102,20 @@ fn n_due(after: Nanos) -> usize {
     AFTER.iter().filter(|moment| **moment <= after).count()
 }
 
+fn shared(target: &Target, sample: &Sample) -> Bytes {
+    let all = sum(target, sample, |group| group.memory.stat.map(|stat| stat.shmem.0));
+    Bytes(all.unwrap_or_default())
+}
+
+fn is_zero(bytes: &Bytes) -> bool {
+    bytes.0 == 0
+}
+
 impl Watch {
     fn seen(&self, question: &Question<'_>, after: Nanos) -> Effect {
         let (target, sample) = (&self.target, question.sample);
         let (holds, left) = match is_gone(target, sample) {
-            true => (Some(Bytes(0)), Some(0)),
+            true => (Some(self.shared), Some(0)),
             false => (held(target, sample), sum(target, sample, |group| group.pids_current)),
         };
         let freed = self.held.zip(holds).map(|(before, now)| Bytes(before.0.saturating_sub(now.0)));

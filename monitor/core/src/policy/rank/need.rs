@@ -53,6 +53,9 @@ pub(crate) const REAL_PART: u64 = 8;
 /// which is 5.
 const HOLDERS: usize = 3;
 
+/// Of its request, the part that a pod may hold beyond it where another one holds more beyond its own.
+const TOLERATED: u64 = 4;
+
 /// Of what was lost, the part that growth above requests must be to be the cause.
 const OF_LOST: u64 = 32;
 
@@ -69,7 +72,8 @@ impl Shortfall {
 
 /// What each contender took, and what makes it a cause.
 ///
-/// Growth above the request counts, because growth within it was promised. Where that makes no
+/// Growth above the request counts, because growth within it was promised, and a little more as good as that.
+/// Where that makes no
 /// contender a cause, one that holds what was promised does; only where none does, all growth.
 pub(super) fn causes(
     contenders: Vec<Contender>,
@@ -95,13 +99,25 @@ pub(super) fn causes(
         let largest = largest.unwrap_or_default().max(outside.largest).max(outside.unattributed);
         takers::taker_from(largest, resource).max(least_taken)
     };
+    let open = contenders.iter().filter(|one| one.spared.is_none());
+    let known = open.map(|one| held_above_request(one, resource)).filter(|above| *above < u64::MAX);
+    let most_above = known.max().unwrap_or_default();
+    // Requests are estimates: a little above its own is as promised, beside who holds more above theirs.
+    let is_as_promised = |one: &Contender, above: u64| {
+        let little = one.request.map_or(0, |request| request.to_u64() / TOLERATED);
+        resource == Resource::Memory && above < little.min(most_above)
+    };
+    let beyond = |one: &Contender| {
+        let above = held_above_request(one, resource);
+        if is_as_promised(one, above) { 0 } else { above }
+    };
     let part = |one: &Contender, taken: Option<u64>| match (one.lasting?, one.taken?) {
         // It stands still because it is squeezed.
-        (lasting, 0) => Some(lasting.min(held_above_request(one, resource))),
+        (lasting, 0) => Some(lasting.min(beyond(one))),
         (lasting, own) => Some(scale(lasting, taken?, own)),
     };
     let above = |one: &Contender| {
-        let taken = taken_above_request(one, resource);
+        let taken = one.taken.map(|taken| taken.min(beyond(one)));
         (taken, part(one, taken))
     };
     let above: Vec<_> = contenders.iter().map(above).collect();
@@ -164,12 +180,6 @@ fn promised(contenders: &[Contender], from: u64) -> Option<u64> {
     let left = takers
         .map(|one| one.used().zip(one.request).map_or(0, |(used, request)| request.beyond(used)));
     left.reduce(u64::saturating_add)
-}
-
-/// What it took beyond its request; all of it where the request is not known, and of inodes, which
-/// cannot be requested.
-fn taken_above_request(contender: &Contender, resource: Resource) -> Option<u64> {
-    contender.taken.map(|taken| taken.min(held_above_request(contender, resource)))
 }
 
 /// What it holds beyond its request; no bound where the request is not known, and of inodes.
