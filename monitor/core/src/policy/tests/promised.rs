@@ -1,6 +1,6 @@
 //! Growth that was promised beside growth that was not.
 
-use super::family::steady;
+use super::family::{Dice, steady};
 use super::node::{Growth, Kib, MIB, Node, Party, Policy, settings};
 use super::{MEMORY, Toll};
 use crate::model::decision::{Action, Order, StepKind};
@@ -144,4 +144,57 @@ fn many_that_grow_alike_pay_and_not_who_holds_more() {
         assert_eq!(toll.wrong, 0, "{n} {rate}: {toll:?}");
         assert!(toll.right > 0, "{n} {rate}: {toll:?}");
     }
+}
+
+/// Pods that start and take up to a fifth more than they request, beside one that has held many times its
+/// request all along; a leak, where there is one, is guilty too.
+#[test]
+fn holder_pays_and_not_who_takes_a_little_more_than_it_requests() {
+    for (seed, has_leak) in (0..120).flat_map(|seed| [(seed, false), (seed, true)]) {
+        let mut dice = Dice::new(seed * 13 + 5);
+        let memory = [4, 8, 16, 32][dice.between(0, 3) as usize] * 1024 * MIB;
+        let unit = memory / 100;
+        let mut all: Vec<Party> = Vec::new();
+        let mut add = |request: Kib, held, growth, is_guilty| {
+            let (class, slice) = match request {
+                0 => (QosClass::BestEffort, "besteffort"),
+                _ => (QosClass::Burstable, "burstable"),
+            };
+            let path = format!("/kubepods/{slice}/pod{}", all.len());
+            let class = Some(class);
+            all.push(Party { path, class, request, growth, is_guilty, ..steady(held) });
+        };
+        for _ in 0..dice.between(2, 6) {
+            let held = unit * dice.between(1, 5);
+            add(held * 12 / 10, held, Growth::Steady, false);
+        }
+        let mut coming = 0;
+        for _ in 0..dice.between(1, 3) {
+            let request = unit * dice.between(3, 9);
+            let takes = request * dice.between(102, 120) / 100;
+            let from = u64::try_from(dice.between(10, 60)).unwrap() * 1_000;
+            let growth = Growth::WarmUpLater(from, takes / dice.between(4, 40), takes);
+            (coming, _) = (coming + takes, add(request, 10 * MIB, growth, false));
+        }
+        let hog = unit * dice.between(20, 30);
+        add(hog / dice.between(8, 30), hog, Growth::Steady, true);
+        // What is left is a little less than those that start take.
+        let left = coming - unit * dice.between(0, 2);
+        if has_leak {
+            let held = unit * dice.between(1, 4);
+            add(0, held, Growth::Leak(left / dice.between(60, 200)), true);
+        }
+        let (held, requests) = (sum(&all, |one| one.held), sum(&all, |one| one.request));
+        let base = memory - held - left - 100 * MIB;
+        if base < 300 * MIB || base + requests > memory - 100 * MIB {
+            continue;
+        }
+        let node = Node { has_api: dice.between(0, 1) == 1, ..Node::of(memory, base, all) };
+        let toll = node.run(Policy::Engine(Order::Cause), 150);
+        assert_eq!(toll.wrong, 0, "seed {seed}, leak {has_leak}: {toll:?}");
+    }
+}
+
+fn sum(all: &[Party], of: impl Fn(&Party) -> Kib) -> Kib {
+    all.iter().map(of).sum()
 }

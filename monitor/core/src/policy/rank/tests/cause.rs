@@ -209,6 +209,7 @@ fn cause_is_who_holds_what_others_were_promised() {
         took(Some(300), Some(410), pod("starts", Burstable, 0, "405Mi", &format!("{usage}Mi")))
     };
     let over = |frees| took(Some(0), Some(frees), pod("over", Burstable, 0, "1Mi", "330Mi"));
+    let small_over = || took(Some(0), Some(80), pod("over", Burstable, 0, "1Mi", "90Mi"));
     let within = || took(Some(0), Some(400), pod("within", Burstable, 0, "1Gi", "400Mi"));
     let grew = |name, taken| took(Some(taken), Some(90), pod(name, BestEffort, 0, "0", "90Mi"));
     // Twelve that grew by 30 MiB each, and of what they request 10 MiB each are still to come.
@@ -233,6 +234,10 @@ fn cause_is_who_holds_what_others_were_promised() {
         (vec![critical(starts()), over(330)],                Some(110)),
         (vec![beyond(410), over(330)],                       Some(20)),  // a little beyond
         (vec![beyond(410)],                                  None), // nobody else holds it
+        (vec![beyond(506), over(330)],                       Some(20)),  // less than a quarter beyond
+        (vec![beyond(507), over(330)],                       None),
+        (vec![beyond(500), small_over()],                    None), // and more than any other one
+        (vec![beyond(500), critical(over(330))],             None),
         (vec![beyond(410), Contender { priority: 1_000, ..over(330) }], Some(20)),
         (vec![starts(), over(330), grew("leaks", 80)],       None), // who grew above its request is the cause
         (vec![over(330), within()],                          None), // nobody grew
