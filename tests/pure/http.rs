@@ -8,7 +8,6 @@ use flate2::read::GzDecoder;
 use http_body_util::BodyExt as _;
 use isobar::clock;
 use isobar::serve::router;
-use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::units::Nanos;
 use isobar_core::policy::engine::Step;
 use isobar_core::view::View;
