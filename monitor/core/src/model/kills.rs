@@ -37,14 +37,17 @@ pub fn kills<'a>(before: Option<Cgroups<'a>>, now: Cgroups<'a>) -> Vec<OomRecord
         return Vec::new();
     };
     let ticks: Vec<_> = std::iter::once(now).chain(before).collect();
-    let name = |tick: &Cgroups<'a>| {
-        let places = Places::of(tick.cgroups, tick.rest.kubepods.as_ref());
-        let (pods, tick) = (tick.pods.map(by_cgroup_uid), *tick);
-        move |id| name_at(&places.place(tick.path(id)?), pods.as_ref()?)
-    };
-    let names: Vec<_> = ticks.iter().map(name).collect();
+    let places: Vec<_> =
+        ticks.iter().map(|tick| Places::of(tick.cgroups, tick.rest.kubepods.as_ref())).collect();
+    let pods: Vec<_> = ticks.iter().filter_map(|tick| tick.pods.map(by_cgroup_uid)).collect();
     let path = |id| ticks.iter().find_map(|tick| tick.path(id).cloned());
-    let victim = |id| names.iter().find_map(|name| name(id));
+    // A pod may be named in the tick in which its cgroup is gone.
+    let victim = |id| {
+        ticks.iter().zip(&places).find_map(|(tick, places)| {
+            let place = places.place(tick.path(id)?);
+            pods.iter().find_map(|pods| name_at(&place, pods))
+        })
+    };
     let record = |kill: &OomKill| OomRecord::of(kill, now.rest.at, victim(kill.victim), path);
     kernel.oom_kills.iter().map(record).collect()
 }

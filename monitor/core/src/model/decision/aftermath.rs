@@ -54,8 +54,8 @@ pub struct Effect {
     pub action: u64,
     /// After how long: 1, 5 and 30 seconds, or the first tick after that.
     pub after: Nanos,
-    /// What the target held less than when it was decided. Of one that is gone not what it had in shared
-    /// memory: files on a tmpfs may outlive it.
+    /// What the target held less than when it was decided; `None` if unknown, as of one that is gone and had
+    /// more than an eighth in shared memory: files on a tmpfs may outlive it.
     pub freed: Option<Bytes>,
     /// Processes of the target that are left.
     pub left: Option<u64>,

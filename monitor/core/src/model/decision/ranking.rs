@@ -223,9 +223,9 @@ pub enum Key {
     Lasting,
     /// What it took of the memory that was lost; of takers alone.
     Taken,
-    /// Whether its `lasting`, `taken`, `harm` or `diskShare`, of which it has the first, is within an eighth of
-    /// the largest: class and priority decide among these. A key of takers, only where several of these differ
-    /// in class or priority.
+    /// Whether the first figure by which takers are compared (`lasting`, else `taken`; `diskShare`, else `harm`)
+    /// is within an eighth of the largest: class and priority decide among these. A key of takers, only where
+    /// several of these differ in class or priority.
     AmongLargest,
     /// Whether its end gives back a real part of what is missing.
     FreesEnough,

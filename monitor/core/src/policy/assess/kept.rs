@@ -25,22 +25,35 @@ pub(super) fn kept_cache(sample: &Sample, short: Option<CgroupId>) -> Bytes {
     }
     let (mut kept, mut to_visit) = (0_u64, vec![(top, u64::MAX)]);
     while let Some((id, given)) = to_visit.pop() {
-        let children = below.get(&id).map_or(&[][..], Vec::as_slice);
-        let all = children.iter().map(|(_, child)| claim(child)).fold(0, u64::saturating_add);
+        // Taken out: those of a recording may lie below themselves.
+        let children = below.remove(&id).unwrap_or_default();
+        let sum = |of: fn(&Cgroup) -> u64| {
+            children.iter().map(|(_, child)| of(child)).fold(0, u64::saturating_add)
+        };
+        let all = sum(claim);
         // What none of them claims is of each by what it has beside its claim.
-        let is_shared = sample.keeps_recursively && id != top;
-        let unclaimed = given.saturating_sub(all) * u64::from(is_shared);
-        let beside = cgroups.get(&id).map_or(0, |group| used(group)).saturating_sub(all);
-        for (id, child) in children {
+        let above = cgroups.get(&id).filter(|_| sample.keeps_recursively && id != top);
+        let unclaimed = above.map_or(0, |_| given.saturating_sub(all));
+        let beside = above.map_or(0, |above| used(above).saturating_sub(all));
+        let of_unclaimed = |used: u64| scale(unclaimed, used, beside);
+        for (id, child) in &children {
             let own = claim(child);
             let own = match all > given {
                 true => scale(own, given, all),
-                false => own.saturating_add(scale(unclaimed, used(child) - own, beside)),
+                false => own.saturating_add(of_unclaimed(used(child) - own)),
             };
             match below.contains_key(id) {
                 true => to_visit.push((*id, own)),
-                false => kept = kept.saturating_add(cache_within(child, own)),
+                false => {
+                    kept = kept.saturating_add(cache_within(used(child), cache_of(child), own));
+                }
             }
+        }
+        // Cgroups that were removed are there no more, and their cache is.
+        if let Some(above) = above {
+            let used = used(above).saturating_sub(sum(used));
+            let cache = cache_of(above).saturating_sub(sum(cache_of));
+            kept = kept.saturating_add(cache_within(used, cache, of_unclaimed(used)));
         }
     }
     Bytes(kept)
@@ -59,11 +72,13 @@ fn claim(group: &Cgroup) -> u64 {
     min(group).min(used(group))
 }
 
+fn cache_of(group: &Cgroup) -> u64 {
+    cache(group).unwrap_or_default().0
+}
+
 /// All else that it holds is kept first: it cannot be dropped.
-fn cache_within(group: &Cgroup, kept: u64) -> u64 {
-    let cache = cache(group).unwrap_or_default().0;
-    let rest = used(group).saturating_sub(cache);
-    kept.saturating_sub(rest).min(cache)
+fn cache_within(used: u64, cache: u64, kept: u64) -> u64 {
+    kept.saturating_sub(used.saturating_sub(cache)).min(cache)
 }
 
 #[cfg(test)]
@@ -131,7 +146,7 @@ mod tests {
     /// Where the tree is mounted with `memory_recursiveprot`.
     #[test]
     fn kept_cache_is_also_what_is_left_of_min_above() {
-        let table: [(&[Row], u64, u64); 6] = [
+        let table: [(&[Row], u64, u64); 7] = [
             // cgroups; kept of the node, and in /pods
             (&[("/pods", 90, 100, 80), ("/pods/a", 0, 100, 80)], 70, 0),
             // By what each has beside its own claim.
@@ -149,6 +164,8 @@ mod tests {
             // Two levels below; the node itself has nothing to give.
             (&[("/pods", 90, 100, 80), ("/pods/a", 0, 100, 0), ("/pods/a/x", 0, 100, 80)], 70, 0),
             (&[("/pods", 0, 100, 80), ("/pods/a", 0, 100, 0), ("/pods/a/x", 0, 100, 80)], 0, 0),
+            // The cache of a service that was started again is that of no cgroup that is there.
+            (&[("/pods", 90, 100, 80), ("/pods/a", 0, 20, 10)], 62 + 8, 0),
             // What is promised and not used is no other's.
             (&[("/pods", 900, 100, 80), ("/pods/a", 0, 100, 80), ("/c", 0, 500, 400)], 80, 0),
         ];

@@ -8,6 +8,7 @@ use crate::model::decision::{Action, Eased, Effect, InForce, Target};
 use crate::model::sample::Sample;
 use crate::model::threshold::Resource;
 use crate::model::units::{Bytes, Nanos};
+use crate::policy::rank::REAL_PART;
 
 /// When it is looked at: what a kill gives back at once, what comes back with exiting processes,
 /// and what is left when averages over ten seconds have followed.
@@ -32,7 +33,7 @@ struct Watch {
     since: Nanos,
     /// What the target held then.
     held: Option<Bytes>,
-    /// Of that, shared memory when it was last seen: files on a tmpfs may outlive it.
+    /// The most shared memory that was seen of it: files on a tmpfs may outlive it.
     #[serde(default, skip_serializing_if = "is_zero")]
     shared: Bytes,
     /// Of a squeeze for a CPU or a disk: which of them, and how long others waited because of the target
@@ -83,7 +84,7 @@ impl Effects {
         let mut effects = Vec::new();
         self.0.retain_mut(|watch| {
             if !is_gone(&watch.target, question.sample) {
-                watch.shared = shared(&watch.target, question.sample);
+                watch.shared = watch.shared.max(shared(&watch.target, question.sample));
             }
             let after = now.since(watch.since);
             let n_due = n_due(after);
@@ -114,8 +115,9 @@ fn is_zero(bytes: &Bytes) -> bool {
 impl Watch {
     fn seen(&self, question: &Question<'_>, after: Nanos) -> Effect {
         let (target, sample) = (&self.target, question.sample);
+        let is_known = self.held.is_none_or(|held| self.shared.0 <= held.0 / REAL_PART);
         let (holds, left) = match is_gone(target, sample) {
-            true => (Some(self.shared), Some(0)),
+            true => (is_known.then_some(Bytes(0)), Some(0)),
             false => (held(target, sample), sum(target, sample, |group| group.pids_current)),
         };
         let freed = self.held.zip(holds).map(|(before, now)| Bytes(before.0.saturating_sub(now.0)));

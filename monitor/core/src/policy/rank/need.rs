@@ -53,7 +53,7 @@ pub(crate) const REAL_PART: u64 = 8;
 /// which is 5.
 const HOLDERS: usize = 3;
 
-/// Of its request, the part that a pod may hold beyond it where another one holds more beyond its own.
+/// Of its request, the part that a pod may hold beyond it where another one holds far more beyond its own.
 const TOLERATED: u64 = 4;
 
 /// Of what was lost, the part that growth above requests must be to be the cause.
@@ -72,9 +72,9 @@ impl Shortfall {
 
 /// What each contender took, and what makes it a cause.
 ///
-/// Growth above the request counts, because growth within it was promised, and a little more as good as that.
-/// Where that makes no
-/// contender a cause, one that holds what was promised does; only where none does, all growth.
+/// Growth above the request counts, because growth within it was promised. Where that makes no
+/// contender a cause, one that holds what was promised does; only where none does, all growth. Who is
+/// [`excused`] counts only where otherwise no contender would be a cause but by all growth.
 pub(super) fn causes(
     contenders: Vec<Contender>,
     (shortfall, resource): (Shortfall, Resource),
@@ -84,6 +84,48 @@ pub(super) fn causes(
     if !lost.is_established {
         return (contenders, Need::of_none(shortfall));
     }
+    let excused = excused(&contenders, resource);
+    if !excused.is_empty() {
+        let (judged, need) =
+            judged(contenders.clone(), &excused, (shortfall, resource), lost, snapshot);
+        if need.named_from.is_some() || need.promised.is_some() {
+            return (judged, need);
+        }
+    }
+    judged(contenders, &BTreeSet::new(), (shortfall, resource), lost, snapshot)
+}
+
+/// The uids of those that hold a little more than they request, which is as good as promised: requests are
+/// estimates. One that holds far more above its own, and whose end would free more than all of these took so,
+/// comes before them.
+fn excused(contenders: &[Contender], resource: Resource) -> BTreeSet<String> {
+    if resource != Resource::Memory {
+        return BTreeSet::new();
+    }
+    let above = |one: &Contender| held_above_request(one, resource);
+    let is_little = |one: &&Contender| {
+        one.request.is_some_and(|request| above(one) < request.to_u64() / TOLERATED)
+    };
+    let open = contenders.iter().filter(|one| one.spared.is_none() && !is_little(one));
+    let open = open.filter(|one| above(one) < u64::MAX);
+    let most = open.filter_map(|one| Some(above(one).min(one.frees?))).max().unwrap_or_default();
+    let excused =
+        || contenders.iter().filter(|one| is_little(one) && (1..most).contains(&above(one)));
+    let took = excused().filter_map(|one| Some(one.taken?.min(above(one))));
+    if took.fold(0, u64::saturating_add) > most {
+        return BTreeSet::new();
+    }
+    excused().map(|one| one.uid.clone()).collect()
+}
+
+/// Growth above the request of those that are `excused` does not count.
+fn judged(
+    contenders: Vec<Contender>,
+    excused: &BTreeSet<String>,
+    (shortfall, resource): (Shortfall, Resource),
+    lost: &Lost,
+    snapshot: &Snapshot,
+) -> (Vec<Contender>, Need) {
     let uids: BTreeSet<&str> = contenders.iter().map(|one| one.uid.as_str()).collect();
     let is_contender =
         |id: CgroupId| snapshot.scopes.get(&id).is_some_and(|scope| uids.contains(scope.party()));
@@ -99,17 +141,8 @@ pub(super) fn causes(
         let largest = largest.unwrap_or_default().max(outside.largest).max(outside.unattributed);
         takers::taker_from(largest, resource).max(least_taken)
     };
-    let open = contenders.iter().filter(|one| one.spared.is_none());
-    let known = open.map(|one| held_above_request(one, resource)).filter(|above| *above < u64::MAX);
-    let most_above = known.max().unwrap_or_default();
-    // Requests are estimates: a little above its own is as promised, beside who holds more above theirs.
-    let is_as_promised = |one: &Contender, above: u64| {
-        let little = one.request.map_or(0, |request| request.to_u64() / TOLERATED);
-        resource == Resource::Memory && above < little.min(most_above)
-    };
     let beyond = |one: &Contender| {
-        let above = held_above_request(one, resource);
-        if is_as_promised(one, above) { 0 } else { above }
+        if excused.contains(&one.uid) { 0 } else { held_above_request(one, resource) }
     };
     let part = |one: &Contender, taken: Option<u64>| match (one.lasting?, one.taken?) {
         // It stands still because it is squeezed.

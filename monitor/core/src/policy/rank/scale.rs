@@ -4,6 +4,7 @@
 use super::contender::Contender;
 use super::need::Need;
 use super::purpose::Purpose;
+use crate::model::cgroup::Preference;
 use crate::model::decision::{Order, SparedReason};
 use crate::model::pod::QosClass;
 use crate::model::quantity::Quantity;
@@ -87,7 +88,10 @@ impl Scale {
         let scale = Self { some_lasting, ..self };
         let alike_from = self.cause.and_then(|by| {
             let figure = |one: &&Contender| scale.first_figure(by, one);
-            let able = || takers().filter(|one| self.frees_enough(one) != Some(false));
+            let frees = |one: &Contender| !self.must_free() || self.frees_enough(one) == Some(true);
+            let is_able =
+                |one: &&Contender| frees(one) && one.preference != Some(Preference::Avoid);
+            let able = || takers().filter(is_able);
             let most = able().map(|one| figure(&one)).max().filter(|most| *most > 0)?;
             let from = most - most / NOISE;
             let mut alike = able().filter(|one| figure(one) >= from);

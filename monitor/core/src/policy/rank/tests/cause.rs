@@ -209,6 +209,7 @@ fn cause_is_who_holds_what_others_were_promised() {
         took(Some(300), Some(410), pod("starts", Burstable, 0, "405Mi", &format!("{usage}Mi")))
     };
     let over = |frees| took(Some(0), Some(frees), pod("over", Burstable, 0, "1Mi", "330Mi"));
+    let takes_more = || took(Some(300), Some(300), pod("more", Burstable, 0, "8Gi", "300Mi"));
     let small_over = || took(Some(0), Some(80), pod("over", Burstable, 0, "1Mi", "90Mi"));
     let within = || took(Some(0), Some(400), pod("within", Burstable, 0, "1Gi", "400Mi"));
     let grew = |name, taken| took(Some(taken), Some(90), pod(name, BestEffort, 0, "0", "90Mi"));
@@ -238,6 +239,11 @@ fn cause_is_who_holds_what_others_were_promised() {
         (vec![beyond(507), over(330)],                       None),
         (vec![beyond(500), small_over()],                    None), // and more than any other one
         (vec![beyond(500), critical(over(330))],             None),
+        (vec![beyond(500), over(9)],                         None), // its end would not free what that took
+        (vec![beyond(500), beyond(500), beyond(500), over(330), over(331)], Some(20)),
+        (vec![beyond(500), beyond(500), beyond(500), beyond(500), over(330)], None), // they took more than that
+        // One within its request does not pay instead where the promise cannot be kept.
+        (vec![beyond(500), takes_more(), over(330)],         None),
         (vec![beyond(410), Contender { priority: 1_000, ..over(330) }], Some(20)),
         (vec![starts(), over(330), grew("leaks", 80)],       None), // who grew above its request is the cause
         (vec![over(330), within()],                          None), // nobody grew
