@@ -94,7 +94,7 @@ pub struct Engine {
 pub struct Step {
     pub snapshot: Snapshot,
     pub decision: Decision,
-    /// With the names of their cgroups, those that are gone by the tick before.
+    /// What the kernel's OOM killer took; a cgroup that is gone has its name from the tick before.
     pub oom_kills: Vec<OomRecord>,
     /// The cgroup of all pods.
     pub kubepods: Option<CgroupId>,

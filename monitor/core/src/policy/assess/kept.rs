@@ -173,4 +173,19 @@ mod tests {
             assert_eq!(kept(groups, true), [of_node, of_pods], "{groups:?}");
         }
     }
+
+    #[test]
+    fn kept_cache_ends_where_cgroups_lie_below_themselves() {
+        let group = |parent| {
+            let (current, min) = (Some(Bytes(100)), Some(Limit::Max));
+            let stat = Some(MemoryStat { inactive_file: Bytes(80), ..MemoryStat::default() });
+            let memory = MemoryFiles { current, min, stat, ..MemoryFiles::default() };
+            Arc::new(Cgroup { parent: Some(CgroupId(parent)), memory, ..Cgroup::default() })
+        };
+        for keeps_recursively in [false, true] {
+            let cgroups = [(1, 2), (2, 1)].map(|(id, parent)| (CgroupId(id), group(parent)));
+            let sample = Sample { keeps_recursively, cgroups: cgroups.into(), ..Sample::default() };
+            assert!(kept_cache(&sample, Some(CgroupId(1))) <= Bytes(200));
+        }
+    }
 }

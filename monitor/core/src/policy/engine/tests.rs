@@ -309,21 +309,29 @@ fn step_tells_what_was_ended_within_the_budgets_window() {
     assert_eq!(got, want.collect::<Vec<_>>());
 }
 
-/// The cgroup of who was killed is often gone before the tick that tells of the kill; one more tick later no name
-/// is known.
+/// The cgroup is often gone before the tick that tells of the kill, which may be the first to name its pod.
+/// Yet one tick later no name is known.
 #[test]
 fn step_names_who_was_killed_by_the_tick_before() {
     let pod =
         Pod { uid: "a".into(), namespace: "shop".into(), name: "web".into(), ..Pod::default() };
     let pods = Some(Arc::new([(pod.uid.clone(), pod)].into()));
-    for (ticks_between, named) in [(0, true), (1, false)] {
+    #[rustfmt::skip]
+    let table = [
+        // ticks between, the tick that names the pod, is it named
+        (0, 1, true),
+        (0, 2, true),
+        (1, 1, false),
+    ];
+    for (ticks_between, named_at, is_named) in table {
         let mut engine = engine();
-        let there = Sample { pods: pods.clone(), ..sample(1, true, None) };
+        let told = |second| pods.clone().filter(|_| second == named_at);
+        let there = Sample { pods: told(1), ..sample(1, true, None) };
         let (victim, path) = (CgroupId(4), there.cgroups[&CgroupId(4)].path.clone());
         engine.step(there);
         let last = 2 + ticks_between;
         for second in 2..=last {
-            let mut gone = sample(second, true, None);
+            let mut gone = Sample { pods: told(second), ..sample(second, true, None) };
             gone.cgroups.remove(&victim);
             let kernel = gone.kernel.as_mut().unwrap();
             if second == last {
@@ -331,9 +339,8 @@ fn step_names_who_was_killed_by_the_tick_before() {
             }
             let told = engine.step(gone).oom_kills;
             let names = told.iter().map(|one| (one.victim.as_deref(), one.victim_path.as_ref()));
-            let want = named.then_some("shop/web");
-            let want = (second == last).then_some((want, named.then_some(&path)));
-            assert!(names.eq(want), "{ticks_between}: {told:?}");
+            let want = (is_named.then_some("shop/web"), is_named.then_some(&path));
+            assert!(names.eq((second == last).then_some(want)), "{ticks_between}: {told:?}");
         }
     }
 }

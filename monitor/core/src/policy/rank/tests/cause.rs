@@ -1,6 +1,7 @@
 //! The order `cause`: who took it, whatever its class and size.
 
 use super::*;
+use crate::model::cgroup::Preference;
 
 const MIB: u64 = 1 << 20;
 
@@ -108,7 +109,7 @@ fn cause_by_class_and_priority_where_takers_took_alike() {
         let other = got.candidates.iter().find(|one| one.name == "other").map(keys).unwrap();
         assert!(other.starts_with(&format!("taker=true freesEnough=true {told}")), "{other}");
     }
-    // A third one shows who is smaller; one whose end frees too little is no measure.
+    // A third one shows who is smaller; one to be avoided, or whose end frees too little, is no measure.
     let mut all = vec![
         with("leak", Burstable, 100, 100, 100),
         with("other", BestEffort, 100, 88, 88),
@@ -117,6 +118,10 @@ fn cause_by_class_and_priority_where_takers_took_alike() {
     let got = ranked(&all, "memory.available", 100);
     assert_eq!(names(&got), ["other", "leak", "less"]);
     assert!(keys(&got.candidates[2]).contains(less), "{}", keys(&got.candidates[2]));
+    let avoid = Some(Preference::Avoid);
+    all.push(Contender { preference: avoid, ..with("avoid", BestEffort, 0, 300, 300) });
+    assert_eq!(names(&ranked(&all, "memory.available", 100)), ["other", "leak", "less", "avoid"]);
+    all.pop();
     all.push(Contender { frees: Some(0), ..with("shared", BestEffort, 0, 300, 300) });
     assert_eq!(names(&ranked(&all, "memory.available", 100)), ["other", "leak", "less", "shared"]);
 }

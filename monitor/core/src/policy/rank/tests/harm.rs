@@ -17,8 +17,8 @@ fn cause_is_harm_where_work_waits() {
     assert_eq!(names(&ranked(&all, "system.memory.pressure", 0))[0], "grew");
 }
 
-/// Who makes others wait for a CPU or a disk goes first, whatever its class; who runs within its request
-/// does not.
+/// Who makes others wait for a CPU or a disk goes first, whatever its class, but not who runs within its
+/// request for the CPU.
 #[test]
 fn cause_is_harm_for_cpus_and_disks() {
     let with = |name: &str, class, usage: &str, ms| Contender {
