@@ -95,7 +95,7 @@ pub(crate) fn snapshot(tick: u64) -> Snapshot {
         tick,
         at: clock::now(),
         interval: Nanos::SECOND,
-        covers: Coverage { waits: true, throttling: true, memory: true, memory_causes: true },
+        covers: Coverage::ALL,
         node: NodeReading {
             memory: Some(Meminfo {
                 total: Bytes(33_554_432_000),
@@ -206,11 +206,12 @@ fn oom_kill() -> OomKill {
     OomKill {
         at: clock::now().boot,
         victim: CgroupId(12),
-        victim_pid: 48_213,
+        victim_pid: Some(48_213),
         victim_comm: Some("mysqld".into()),
         limit: Some(CgroupId(11)),
         limit_known: true,
         trigger: CgroupId(12),
+        ..OomKill::default()
     }
 }
 

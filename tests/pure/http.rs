@@ -322,15 +322,15 @@ async fn oom_kills_remembered() {
     for pid in 1..=70 {
         let mut snapshot = made_up::snapshot(4);
         snapshot.oom_kills =
-            vec![isobar_core::model::stall::OomKill { victim_pid: pid, ..kill.clone() }];
+            vec![isobar_core::model::stall::OomKill { victim_pid: Some(pid), ..kill.clone() }];
         publisher.publish(made_up::step(snapshot), vec![], Default::default());
         let published = latest.borrow().clone().unwrap();
         let newest = &published.view.recent_oom_kills[0];
-        assert_eq!(newest.kill.victim_pid, pid);
+        assert_eq!(newest.kill.victim_pid, Some(pid));
         let path = newest.victim_path.as_ref().unwrap();
         assert!(path.0.ends_with(".scope"), "{pid}: {path}");
     }
     let published = latest.borrow().clone().unwrap();
     let kills = &published.view.recent_oom_kills;
-    assert_eq!((kills.len(), kills[63].kill.victim_pid), (64, 7));
+    assert_eq!((kills.len(), kills[63].kill.victim_pid), (64, Some(7)));
 }

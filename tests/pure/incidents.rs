@@ -58,7 +58,7 @@ fn sample(second: u64) -> Sample {
     sample.node.pressure.cpu = Some(Pressure { some: Some(line), full: None });
     let mut kernel = KernelStalls { clock: sample.at.boot, ..KernelStalls::default() };
     if second == 230 {
-        let kill = OomKill { at: sample.at.boot, victim_pid: 7, limit_known: true, ..kill() };
+        let kill = OomKill { at: sample.at.boot, victim_pid: Some(7), limit_known: true, ..kill() };
         kernel.oom_kills.push(kill);
     }
     sample.kernel = Some(kernel);

@@ -201,7 +201,7 @@ async fn metrics_unknown_is_absent() {
 #[tokio::test]
 async fn metrics_of_a_recording_have_oom_kills_if_they_were_looked_for() {
     let kill = made_up::snapshot(3).oom_kills.remove(0);
-    let all = Coverage { waits: true, throttling: true, memory: true, memory_causes: true };
+    let all = Coverage::ALL;
     let (none, waits) = (Coverage::default(), Coverage { waits: true, ..Coverage::default() });
     #[rustfmt::skip]
     let table = [

@@ -154,3 +154,26 @@ fn rank_whatever_follows_the_last_tick() {
         assert_eq!(ranked(&cut, Nanos(u64::MAX)), want, "{what}");
     }
 }
+
+#[test]
+fn kills_are_told_by_the_agent_that_saw_them() {
+    let dir = TempDir::new().unwrap();
+    let (whole, two) = (data("recordings/judged-leak-6.12.isobar"), dir.path().join("two"));
+    let text = zstd::decode_all(fs::File::open(&whole).unwrap()).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    let mut reel = Reel::open_at(&whole, Nanos(0)).unwrap();
+    let kills = std::iter::from_fn(|| Some(reel.step(Nanos(u64::MAX)).unwrap()?.oom_kills.len()));
+    let n = 1 + kills.take_while(|n| *n == 0).count();
+    let run = |n: usize| text.split_inclusive('\n').take(1 + n).collect::<String>();
+
+    // The first agent ends with the tick that tells of a kill, the next one sees none in two ticks.
+    fs::write(&two, run(n) + &run(2)).unwrap();
+    for (ticks, want) in [(n, true), (n + 2, false)] {
+        let mut reel = Reel::open_at(&two, Nanos(0)).unwrap();
+        for tick in 0..ticks {
+            assert!(reel.step(Nanos(u64::MAX)).unwrap().is_some(), "tick {tick} of {ticks}");
+        }
+        let kills = reel.view().unwrap().recent_oom_kills;
+        assert_eq!(!kills.is_empty(), want, "{ticks} ticks: {kills:?}");
+    }
+}

@@ -194,8 +194,9 @@ fn any_oom_kill(d: &mut Dice) -> OomKill {
     OomKill {
         at: Nanos(d.any()),
         victim: CgroupId(d.any()),
-        victim_pid: 7,
+        victim_pid: d.maybe(|_| 7),
         victim_comm: Some("java".into()),
+        more: d.any(),
         limit: d.maybe(|d| CgroupId(d.any())),
         limit_known: d.one_in(2),
         trigger: CgroupId(d.any()),

@@ -142,7 +142,7 @@ fn incident_is_told_the_same() {
         (at(431_229_439_656), "shop/leak"),
     ]);
     let [kill] = &told.kills[..] else { panic!("{:?}", told.kills) };
-    assert_eq!((kill.victim.as_str(), kill.pid), ("shop/leak", 165));
+    assert_eq!((kill.victim.as_str(), kill.pid), ("shop/leak", Some(165)));
     assert_eq!(kill.foreseen, Some(Nanos(9_210_749_555)));
     let waits: Vec<_> =
         told.waits.iter().map(|one| (&*one.sufferer, &*one.aggressor, one.time.0)).collect();

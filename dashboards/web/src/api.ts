@@ -216,7 +216,7 @@ export interface OomRecord {
   victimPath: Maybe<string>;
   limitPath: Maybe<string>;
   triggerPath: Maybe<string>;
-  kill: { victim: number; victimPid: number; victimComm?: string; limit: Maybe<number>; limitKnown: boolean; trigger: number };
+  kill: { victim: number; victimPid?: number; victimComm?: string; more?: number; limit: Maybe<number>; limitKnown: boolean; trigger: number };
 }
 
 export interface LimitState {

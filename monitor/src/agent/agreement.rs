@@ -105,10 +105,7 @@ mod tests {
         (sample.node.pressure.cpu, sample.node.pressure.memory) = (pressure, pressure);
         let root = Cgroup { path: CgroupPath::root(), ..Cgroup::default() };
         sample.cgroups.insert(CgroupId(1), root.into());
-        let mut kernel = KernelStalls {
-            covers: Coverage { waits: true, throttling: true, memory: true, memory_causes: true },
-            ..KernelStalls::default()
-        };
+        let mut kernel = KernelStalls { covers: Coverage::ALL, ..KernelStalls::default() };
         kernel
             .groups
             .insert(CgroupId(1), GroupStall { wait: ours, ..GroupStall::default() }.into());

@@ -30,7 +30,9 @@ use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::decision::Decision;
 use isobar_core::model::sample::Cause;
+use isobar_core::model::stall::OomRecord;
 use isobar_core::policy::engine::{Engine, Standing, Step};
+use isobar_core::view::foresight::OomLimit;
 use isobar_core::view::suspects::suspect;
 
 /// How long a tick may wait for the thread of an actuator that has nothing under way.
@@ -70,6 +72,8 @@ pub(super) struct Tick<S> {
     publisher: Publisher,
     meter: Meter,
     log: Log,
+    /// Whether the kernel killed, before the last tick, because the node or all pods had no memory left.
+    was_out_of_memory: bool,
 }
 
 impl<S: Source> Tick<S> {
@@ -108,6 +112,7 @@ impl<S: Source> Tick<S> {
             publisher,
             meter: Meter::default(),
             log: Log::default(),
+            was_out_of_memory: false,
         };
         if let Some(cluster) = &mut tick.cluster {
             cluster.kubelet.took(None, Ok(kubelet));
@@ -175,6 +180,8 @@ impl<S: Source> Tick<S> {
                 actuator.is_free() && self.authority.release_if_observing(self.engine.settings());
         }
         let kills = &step.oom_kills;
+        let is_shared = |one: &OomRecord| OomLimit::of(&one.kill, &step.snapshot).scope().is_some();
+        self.was_out_of_memory = kills.iter().any(is_shared);
         if let Some(sample) = &self.engine.standing().before {
             self.log.tick(sample, &step.decision, kills);
             self.walks.look(sample, self.engine.settings(), has_kubelet);
@@ -210,14 +217,8 @@ impl<S: Source> Tick<S> {
         decision
     }
 
-    /// Whether the kernel killed, before the last tick, because the node or all pods had no memory left.
     pub(super) fn was_out_of_memory(&self) -> bool {
-        let Some(sample) = &self.engine.standing().before else { return false };
-        let places = sample.places();
-        let is_shared =
-            |limit| sample.cgroups.get(&limit).is_some_and(|group| places.is_shared(&group.path));
-        let mut kills = sample.kernel.iter().flat_map(|kernel| &kernel.oom_kills);
-        kills.any(|kill| kill.limit_known && kill.limit.is_none_or(is_shared))
+        self.was_out_of_memory
     }
 
     /// Takes squeezes back: nothing would undo them once the agent is gone. Then another agent may

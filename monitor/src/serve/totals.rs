@@ -90,7 +90,7 @@ impl Totals {
         self.configure(settings);
         self.latency.add_waits(snapshot);
         for kill in &snapshot.oom_kills {
-            *self.oom_kills.entry(OomLimit::of(kill, snapshot)).or_default() += 1;
+            *self.oom_kills.entry(OomLimit::of(kill, snapshot)).or_default() += kill.processes();
         }
         self.foresight.tick(&sample.outcomes, step);
         // That a table was full stays a gap for good; how much it lost is counted in the kernel.

@@ -126,7 +126,8 @@ fn freeze_counts_nothing_of_an_earlier_incident() {
     let path = dir.path().join("recording");
     run(&path, 1..=400, |sample| {
         if sample.tick == 330 {
-            let kill = OomKill { at: sample.at.boot, victim_pid: 8, limit_known: true, ..kill() };
+            let kill =
+                OomKill { at: sample.at.boot, victim_pid: Some(8), limit_known: true, ..kill() };
             sample.kernel.as_mut().unwrap().oom_kills.push(kill);
         }
     });
@@ -143,6 +144,6 @@ fn freeze_counts_nothing_of_an_earlier_incident() {
     // What leads to it has the kill in second 230, and the condition that held until 260.
     assert_eq!(frozen.from, at(210));
     let killed: Vec<_> = frozen.kills.iter().map(|kill| kill.pid).collect();
-    assert_eq!((killed, frozen.conditions, frozen.is_about_cpu), (vec![8], vec![], false));
+    assert_eq!((killed, frozen.conditions, frozen.is_about_cpu), (vec![Some(8)], vec![], false));
     assert_eq!(frozen.waits_from, Some(at(259)), "waits are counted since it was over");
 }

@@ -115,7 +115,13 @@ pub(super) fn snapshot() -> Snapshot {
         pods: sample().pods,
         at: Moment { boot: Nanos(9 * Nanos::SECOND.0), wall: Nanos(START.wall.0 + 9_000_000_000) },
         interval: Nanos(7 * Nanos::SECOND.0),
-        covers: Coverage { waits: true, throttling: true, memory: true, memory_causes: false },
+        covers: Coverage {
+            waits: true,
+            throttling: true,
+            memory: true,
+            memory_causes: false,
+            oom_kills: true,
+        },
         lost: Lost { pairs: 4, pair_time: Nanos(2_000_000), ..Lost::default() },
         doubts: Doubts { backwards: 1, ..Doubts::default() },
         ..snapshot

@@ -184,6 +184,12 @@ function Events({ view, events }: { view: Snapshot; events: HistoryEvents | null
   );
 }
 
+/** As the log says it: counted kills have no pid. */
+function killed({ victimPid, victimComm, more = 0 }: OomRecord["kill"]): string {
+  if (victimPid == null) return more ? `${more + 1} processes` : "a process";
+  return `process ${victimPid}${victimComm ? ` (${victimComm})` : ""}`;
+}
+
 function OomKills({ view, events }: { view: Snapshot; events: HistoryEvents | null }) {
   const since = events?.knownSince.events;
   const isKnown = since != null && since.boot <= view.at.boot;
@@ -201,15 +207,14 @@ function OomKills({ view, events }: { view: Snapshot; events: HistoryEvents | nu
             head: "Victim",
             cell: ({ kill, victim, victimPath }) => {
               const { name, sub } = called(view, kill.victim, victimPath);
-              const process = `process ${kill.victimPid}${kill.victimComm ? ` (${kill.victimComm})` : ""}`;
-              return <Named name={victim ?? name} sub={`${process}. ${sub}`} />;
+              return <Named name={victim ?? name} sub={`${killed(kill)}. ${sub}`} />;
             },
           },
           { head: "Limit reached", cell: (kill) => <Named {...limit(kill)} /> },
           { head: "Triggered by", cell: ({ kill, triggerPath }) => <Named {...called(view, kill.trigger, triggerPath)} /> },
         ]}
         rows={view.recentOomKills}
-        rowKey={({ wall, kill }) => `${wall} ${kill.victimPid}`}
+        rowKey={({ wall, kill }) => `${wall} ${kill.victim} ${kill.victimPid}`}
         nothing={isKnown ? "No OOM kill since the agent started." : "OOM kills before this moment are not known."}
       />
     </Panel>

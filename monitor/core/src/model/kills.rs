@@ -1,12 +1,15 @@
-//! The OOM kills of a tick, each with the name of its cgroup, which the kernel may have removed by then.
+//! The OOM kills of a tick, each with the name of its cgroup, which may be gone: as the kernel side saw
+//! them, else as `memory.events` counts them.
 
 use std::collections::BTreeMap;
+use std::iter;
 use std::sync::Arc;
 
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath};
 use crate::model::places::Places;
 use crate::model::sample::Sample;
-use crate::model::stall::{OomKill, OomRecord};
+use crate::model::snapshot::Along;
+use crate::model::stall::{KernelStalls, OomKill, OomRecord};
 use crate::model::workload::{Pods, by_cgroup_uid, name_at};
 
 /// The cgroups of a tick, and what their names follow from.
@@ -30,13 +33,73 @@ impl Cgroups<'_> {
     }
 }
 
+/// The kills that the tick `now` tells of. Where the kernel side does not know at whose limit, the counters
+/// may.
+pub(crate) fn told(before: Option<Cgroups<'_>>, now: Cgroups<'_>) -> Vec<OomKill> {
+    let counted = || before.map(|before| counted(before, now)).unwrap_or_default();
+    let tells = |kernel: &&KernelStalls| kernel.covers.oom_kills || !kernel.oom_kills.is_empty();
+    let kernel = now.rest.kernel.as_ref().filter(tells);
+    let Some(mut kills) = kernel.map(|kernel| kernel.oom_kills.clone()) else { return counted() };
+    if kills.iter().any(|kill| !kill.limit_known) {
+        let counted = counted();
+        for kill in kills.iter_mut().filter(|kill| !kill.limit_known) {
+            let same = counted.iter().find(|one| one.victim == kill.victim);
+            same.inspect(|one| (kill.limit, kill.limit_known) = (one.limit, one.limit_known));
+        }
+    }
+    kills
+}
+
+/// Kills that `memory.events` counts: whose processes, and whose limit it was. Of a cgroup that is removed
+/// before the next sample the one above it tells.
+pub(crate) fn counted(before: Cgroups<'_>, now: Cgroups<'_>) -> Vec<OomKill> {
+    let mut was = Along::of(before.cgroups);
+    let more = |(id, is): (&CgroupId, &Arc<Cgroup>)| {
+        let kills = |cgroup: &Cgroup| cgroup.memory.events.map(|events| events.oom_kill);
+        let more = kills(is)?.saturating_sub(kills(was.get(id)?)?);
+        (more > 0).then_some((*id, more))
+    };
+    let all: BTreeMap<CgroupId, u64> = now.cgroups.iter().filter_map(more).collect();
+    let parent = |id: &CgroupId| now.cgroups.get(id)?.parent;
+    // Each cgroup counts what happens below it, too.
+    let mut own = all.clone();
+    for (id, n) in &all {
+        let above = iter::successors(parent(id), parent).find(|id| all.contains_key(id));
+        if let Some(above) = above.and_then(|id| own.get_mut(&id)) {
+            *above = above.saturating_sub(*n);
+        }
+    }
+    let below_root = |id: &CgroupId| now.cgroups.get(id).is_some_and(|one| !one.path.is_root());
+    // `None`: not read.
+    let has_reached = |id: CgroupId| {
+        let events = |tick: Cgroups<'_>| Some(tick.cgroups.get(&id)?.memory.events?.oom);
+        Some(events(before)? < events(now)?)
+    };
+    let kill = |(victim, n): (&CgroupId, &u64)| {
+        let up = iter::successors(Some(*victim), parent).take_while(below_root);
+        let reached: Vec<_> = up.map(|id| (id, has_reached(id))).collect();
+        let limit = reached.iter().find(|(_, reached)| *reached == Some(true)).map(|(id, _)| *id);
+        OomKill {
+            at: now.rest.at.boot,
+            victim: *victim,
+            victim_pid: None,
+            victim_comm: None,
+            more: n - 1,
+            limit,
+            limit_known: limit.is_some() || reached.iter().all(|(_, reached)| reached.is_some()),
+            trigger: CgroupId::UNKNOWN,
+        }
+    };
+    own.iter().filter(|(_, n)| **n > 0).map(kill).collect()
+}
+
 /// The kills that the tick `now` tells of; the tick before may have cgroups that are gone.
 pub fn kills<'a>(before: Option<Cgroups<'a>>, now: Cgroups<'a>) -> Vec<OomRecord> {
-    let Some(kernel) = now.rest.kernel.as_ref().filter(|kernel| !kernel.oom_kills.is_empty())
-    else {
+    let kills = told(before, now);
+    if kills.is_empty() {
         return Vec::new();
-    };
-    let ticks: Vec<_> = std::iter::once(now).chain(before).collect();
+    }
+    let ticks: Vec<_> = iter::once(now).chain(before).collect();
     let places: Vec<_> =
         ticks.iter().map(|tick| Places::of(tick.cgroups, tick.rest.kubepods.as_ref())).collect();
     let pods: Vec<_> = ticks.iter().filter_map(|tick| tick.pods.map(by_cgroup_uid)).collect();
@@ -49,5 +112,109 @@ pub fn kills<'a>(before: Option<Cgroups<'a>>, now: Cgroups<'a>) -> Vec<OomRecord
         })
     };
     let record = |kill: &OomKill| OomRecord::of(kill, now.rest.at, victim(kill.victim), path);
-    kernel.oom_kills.iter().map(record).collect()
+    kills.iter().map(record).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::cgroup::{MemoryEvents, MemoryFiles};
+    use crate::model::stall::Coverage;
+
+    /// Cgroups by id, with the one above, and how often an OOM kill was for want of memory at their limit
+    /// and of a process below them; `None` is not read. The cgroup 1 is the root.
+    type Counts<'a> = &'a [(u64, u64, Option<(u64, u64)>)];
+
+    fn sample(counts: Counts<'_>) -> Sample {
+        let cgroup = |&(id, parent, counts): &(u64, u64, Option<(u64, u64)>)| {
+            let path = if id == 1 { "/".to_owned() } else { format!("/{id}") };
+            let events = counts.map(|(oom, oom_kill)| MemoryEvents {
+                oom,
+                oom_kill,
+                ..MemoryEvents::default()
+            });
+            let memory = MemoryFiles { events, ..MemoryFiles::default() };
+            let parent = (id != 1).then_some(CgroupId(parent));
+            let path = CgroupPath(path.into());
+            let one = Cgroup { path, parent, memory, ..Cgroup::default() };
+            (CgroupId(id), Arc::new(one))
+        };
+        Sample { cgroups: counts.iter().map(cgroup).collect(), ..Sample::default() }
+    }
+
+    #[test]
+    fn counted_kills_have_a_victim_and_a_limit() {
+        let none = Some((0, 0));
+        let root = (1, 0, None);
+        let before = sample(&[root, (2, 1, none), (3, 2, none), (4, 3, none), (5, 3, none)]);
+        #[rustfmt::skip]
+        let table: &[(&str, Counts<'_>, &[(u64, u64, Option<u64>, bool)])] = &[
+            // what happened, the counters, (victim, processes, limit, whether it is known)
+            ("nothing",
+                &[root, (2, 1, none), (3, 2, none), (4, 3, none), (5, 3, none)], &[]),
+            ("the limit of the victim's own",
+                &[root, (2, 1, Some((1, 1))), (3, 2, Some((1, 1))), (4, 3, Some((1, 1))), (5, 3, none)],
+                &[(4, 1, Some(4), true)]),
+            ("the limit above it, two processes",
+                &[root, (2, 1, Some((1, 2))), (3, 2, Some((1, 2))), (4, 3, Some((0, 2))), (5, 3, none)],
+                &[(4, 2, Some(3), true)]),
+            ("the node, in two cgroups",
+                &[root, (2, 1, Some((0, 2))), (3, 2, Some((0, 2))), (4, 3, Some((0, 1))), (5, 3, Some((0, 1)))],
+                &[(4, 1, None, true), (5, 1, None, true)]),
+            ("the victim's cgroup is gone",
+                &[root, (2, 1, Some((1, 1))), (3, 2, Some((1, 1))), (5, 3, none)],
+                &[(3, 1, Some(3), true)]),
+            ("one of two victims' cgroups is gone",
+                &[root, (2, 1, Some((2, 2))), (3, 2, Some((2, 2))), (4, 3, Some((0, 1)))],
+                &[(3, 1, Some(3), true), (4, 1, Some(3), true)]),
+            ("one above it is not read",
+                &[root, (2, 1, Some((0, 1))), (3, 2, None), (4, 3, Some((0, 1))), (5, 3, none)],
+                &[(4, 1, None, false)]),
+            ("a counter begins anew",
+                &[root, (2, 1, none), (3, 2, none), (4, 3, None), (5, 3, none)], &[]),
+        ];
+        for (what, counts, want) in table {
+            let now = sample(counts);
+            let kills = told(Some((&before).into()), (&now).into());
+            let seen: Vec<_> = kills
+                .iter()
+                .map(|kill| (kill.victim.0, kill.processes(), kill.limit, kill.limit_known))
+                .collect();
+            let want: Vec<_> = want
+                .iter()
+                .map(|&(v, n, limit, known)| (v, n, limit.map(CgroupId), known))
+                .collect();
+            assert_eq!(seen, want, "{what}");
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_side_tells_is_not_counted_again() {
+        let before = sample(&[(1, 0, None), (2, 1, Some((0, 0)))]);
+        let counted = sample(&[(1, 0, None), (2, 1, Some((1, 1)))]);
+        let seen = OomKill { victim: CgroupId(2), victim_pid: Some(7), ..OomKill::default() };
+        let elsewhere = OomKill { victim: CgroupId(9), ..seen.clone() };
+        #[rustfmt::skip]
+        let table = [
+            // whether the kernel side runs, and tells of kills; what it saw; the pid and limit that are told
+            (None,        &seen,      (None,    Some(2), true)),
+            (Some(false), &seen,      (None,    Some(2), true)),
+            (Some(true),  &seen,      (Some(7), Some(2), true)),
+            (Some(true),  &elsewhere, (Some(7), None,    false)),
+        ];
+        for (tells, seen, (pid, limit, is_known)) in table {
+            let kernel = tells.map(|oom_kills| KernelStalls {
+                covers: Coverage { oom_kills, ..Coverage::default() },
+                oom_kills: if oom_kills { vec![seen.clone()] } else { Vec::new() },
+                ..KernelStalls::default()
+            });
+            let now = Sample { kernel, ..counted.clone() };
+            let kills = kills(Some((&before).into()), (&now).into());
+            let told = kills.iter().map(|one| {
+                (one.kill.victim_pid, one.kill.limit.map(|id| id.0), one.kill.limit_known)
+            });
+            assert_eq!(told.collect::<Vec<_>>(), [(pid, limit, is_known)], "{tells:?}");
+        }
+        assert_eq!(told(None, (&counted).into()), [], "the first tick");
+    }
 }

@@ -42,6 +42,20 @@ pub struct Coverage {
     pub memory: bool,
     /// Tells whose limit caused a memory stall.
     pub memory_causes: bool,
+    /// Tells of each OOM kill which process it took; else kills are those that `memory.events` counts.
+    /// Recordings that do not say so have the kernel's.
+    #[serde(default = "always")]
+    pub oom_kills: bool,
+}
+
+impl Coverage {
+    /// Where all programs are attached.
+    pub const ALL: Self =
+        Self { waits: true, throttling: true, memory: true, memory_causes: true, oom_kills: true };
+}
+
+fn always() -> bool {
+    true
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -174,32 +188,48 @@ pub struct OomKill {
     /// On the boot clock.
     pub at: Nanos,
     pub victim: CgroupId,
-    /// The killed process.
-    pub victim_pid: u32,
+    /// The killed process; `None` where the kernel counts its kills alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub victim_pid: Option<u32>,
     /// Its `comm`, at most 15 bytes of any kind; `None` where the kernel tells the pid alone (before
     /// Linux 6.10, unless backported), and in recordings of before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub victim_comm: Option<String>,
+    /// How many more processes of the same cgroup it took by the next sample, where kills are counted.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more: u64,
     /// The cgroup whose limit was reached; `None` if the node was out of memory, or if unknown.
     pub limit: Option<CgroupId>,
     /// Whether `limit` is known: then `None` means the whole node.
     pub limit_known: bool,
-    /// The cgroup whose allocation triggered the kill.
+    /// The cgroup whose allocation triggered the kill; [`CgroupId::UNKNOWN`] where kills are counted.
     pub trigger: CgroupId,
 }
 
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
 impl OomKill {
+    /// How many processes it took.
+    pub fn processes(&self) -> u64 {
+        self.more.saturating_add(1)
+    }
+
     /// See [`killed_process`].
     pub fn process(&self) -> String {
-        killed_process(self.victim_pid, self.victim_comm.as_deref())
+        killed_process(self.victim_pid, self.victim_comm.as_deref(), self.more)
     }
 }
 
-/// A killed process in a sentence: `process 7 (java)`, or `process 7` where its `comm` is not known.
-pub fn killed_process(pid: u32, comm: Option<&str>) -> String {
-    match comm {
-        Some(comm) => format!("process {pid} ({comm})"),
-        None => format!("process {pid}"),
+/// Killed processes in a sentence: `process 7 (java)`, `process 7` where its `comm` is not known, `a
+/// process` or `3 processes` where they were only counted.
+pub fn killed_process(pid: Option<u32>, comm: Option<&str>, more: u64) -> String {
+    match (pid, comm, more) {
+        (Some(pid), Some(comm), _) => format!("process {pid} ({comm})"),
+        (Some(pid), None, _) => format!("process {pid}"),
+        (None, _, 0) => "a process".into(),
+        (None, _, more) => format!("{} processes", more.saturating_add(1)),
     }
 }
 

@@ -147,8 +147,10 @@ impl Foresight {
         for kill in &snapshot.oom_kills {
             let limit = OomLimit::of(kill, snapshot);
             let Some(scope) = limit.scope() else { continue };
-            self.tally.oom_kills += 1;
-            self.tally.oom_kills_foreseen += u64::from(self.of(kill, limit).is_some());
+            self.tally.oom_kills += kill.processes();
+            if self.of(kill, limit).is_some() {
+                self.tally.oom_kills_foreseen += kill.processes();
+            }
             self.came_true(scope);
         }
         for outcome in outcomes {

@@ -37,14 +37,17 @@ pub fn headline(
 ) -> Told {
     let state = state(snapshot, verdicts, decision);
     let is_recent = |kill: &&OomRecord| snapshot.at.wall.since(kill.wall) <= RECENT;
-    let n_recent = kills.iter().take_while(is_recent).count();
-    match kills.first().filter(|_| n_recent > 0) {
-        Some(last) => Told::plain(killed(last, n_recent - 1, snapshot)).and(Some(state)),
+    let mut recent = kills.iter().take_while(is_recent);
+    match recent.next() {
+        Some(last) => {
+            let n_before = recent.map(|one| one.kill.processes()).sum();
+            Told::plain(killed(last, n_before, snapshot)).and(Some(state))
+        }
         None => state,
     }
 }
 
-fn killed(last: &OomRecord, n_before: usize, snapshot: &Snapshot) -> String {
+fn killed(last: &OomRecord, n_before: u64, snapshot: &Snapshot) -> String {
     let path = || Some(last.victim_path.as_ref()?.segments().next_back()?.to_owned());
     let known = snapshot.scopes.get(&last.kill.victim).map(short_name);
     let victim = last.victim.clone().or(known).or_else(path);

@@ -237,18 +237,15 @@ fn kills(out: &mut Markup, incident: &Incident) {
         return;
     }
     let cells = |score: &Score| {
-        let Score { at, victim, pid, comm, limit, foreseen, why, .. } = score;
-        let process =
-            comm.as_ref().map_or_else(|| pid.to_string(), |comm| format!("{pid} ({comm})"));
+        let Score { at, victim, limit, foreseen, why, .. } = score;
         let foreseen = match foreseen {
             Some(for_) => format!("{} before", time(*for_)),
             None if limit.is_some() => "no: no shortage of the node was seen".into(),
             None => "no".into(),
         };
-        [clock(at.wall), victim.clone(), process, foreseen, why.clone()]
+        [clock(at.wall), victim.clone(), score.process(), foreseen, why.clone()]
     };
-    let heads =
-        ["time", "victim", "process", "foreseen by isobar", "why isobar did not prevent it"];
+    let heads = ["time", "victim", "killed", "foreseen by isobar", "why isobar did not prevent it"];
     out.section("OOM kills by the kernel", |out| {
         out.table(&heads, |out| incident.kills.iter().for_each(|one| out.row(cells(one))));
     });

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::is_zero;
 use isobar_core::model::sample::Moment;
 use isobar_core::model::stall::killed_process;
 use isobar_core::model::units::{Bytes, Nanos};
@@ -13,10 +14,15 @@ use isobar_core::model::units::{Bytes, Nanos};
 pub struct Score {
     pub at: Moment,
     pub victim: String,
-    pub pid: u32,
+    /// Of the killed process; `None` where the kernel counted its kills alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
     /// The `comm` of the killed process; `None` where the kernel told its pid alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comm: Option<String>,
+    /// How many more processes of the victim it took by the next sample, where kills were counted.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub more: u64,
     /// Whose own limit was reached, and how much that is; `None` if it was the node's memory, or that
     /// of all pods.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,9 +43,14 @@ pub struct Score {
 }
 
 impl Score {
+    /// See [`OomKill::processes`](isobar_core::model::stall::OomKill::processes).
+    pub(super) fn processes(&self) -> u64 {
+        self.more.saturating_add(1)
+    }
+
     /// See [`killed_process`].
     pub fn process(&self) -> String {
-        killed_process(self.pid, self.comm.as_deref())
+        killed_process(self.pid, self.comm.as_deref(), self.more)
     }
 }
 

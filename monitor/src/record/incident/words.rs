@@ -35,7 +35,7 @@ pub fn paragraph(incident: &Incident) -> String {
     all.extend(incident.is_about_memory.then(|| stalls(incident)).flatten());
     all.extend(gravest(&incident.kills, TOLD).into_iter().map(killed));
     let unlisted = incident.more_kills.map_or(0, |more| more.own.saturating_add(more.others));
-    let n_kills = unlisted.saturating_add(incident.kills.len() as u64);
+    let n_kills = unlisted.saturating_add(incident.kills.iter().map(Score::processes).sum());
     all.extend(more(usize::try_from(n_kills).unwrap_or(usize::MAX), "OOM kills"));
     let has_step = incident.deeds.iter().any(|deed| deed.is_step);
     let was_step = incident.kinds.iter().any(|kind| matches!(kind, Kind::Kill | Kind::Action));

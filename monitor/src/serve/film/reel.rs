@@ -66,6 +66,7 @@ impl Reel {
         if !self.publisher.as_ref().is_some_and(is_same) {
             let started = boot::begun(&self.ring, &facts.boot_id, step.snapshot.at);
             self.publisher = Some(Publisher::new(facts, started, channel().0));
+            self.last = None;
         }
         let publisher = self.publisher.as_mut();
         if let Some((before, publisher)) = self.last.replace(step).zip(publisher) {

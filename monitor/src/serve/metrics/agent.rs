@@ -55,12 +55,13 @@ fn ticks(families: &mut Families<'_>, view: &View, totals: &Totals) -> fmt::Resu
 }
 
 fn sight(families: &mut Families<'_>, view: &View, totals: &Totals) -> fmt::Result {
-    let Coverage { waits, throttling, memory, memory_causes } = view.snapshot.covers;
+    let Coverage { waits, throttling, memory, memory_causes, oom_kills } = view.snapshot.covers;
     let covered = [
         (["waits"], waits),
         (["throttling"], throttling),
         (["memory"], memory),
         (["memoryCauses"], memory_causes),
+        (["oomKills"], oom_kills),
     ];
     families.write(&COVERED, covered)?;
     // Two of one name and state would be one series twice.

@@ -244,7 +244,7 @@ catalogue! {
     UNWATCHED = Metric::counter("isobar_unwatched_seconds_total", &[],
         "Time without samples: the node was suspended, or the agent got no CPU for more than five seconds.");
     COVERED = Metric::gauge("isobar_covered", &["what"],
-        "1 if the attached eBPF programs measure waits, throttling, memory stalls and memoryCauses; 0 if that is unknown.");
+        "1 if the attached eBPF programs measure waits, throttling, memory stalls and memoryCauses, and tell of oomKills; 0 if that is unknown, and kills are those that memory.events counts.");
     INCIDENTS = Metric::counter("isobar_incidents_total", &["kind"],
         "Incidents that began, by what began them.");
     UNRECORDED = Metric::counter("isobar_unrecorded_ticks_total", &[],

@@ -10,7 +10,6 @@ use super::catalogue::{
 };
 use super::families::Families;
 use crate::serve::totals::{RESULTS, Totals, steps_and_release};
-use isobar_core::model::capability::CapabilityState;
 use isobar_core::model::cgroup::Limit;
 use isobar_core::model::decision::StepKind;
 use isobar_core::model::limit::{LimitResult, LimitState, NodeResources};
@@ -22,8 +21,6 @@ use isobar_kubelet::fit::requested;
 
 /// Resources of which a node has a fixed amount, and pods a request.
 const REQUESTED: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
-/// The capability without which OOM kills are not seen.
-const OOM_PROBE: &str = "mark_victim";
 
 pub(super) fn write(families: &mut Families<'_>, view: &View, totals: &Totals) -> fmt::Result {
     let decisions = totals.decisions.iter();
@@ -40,13 +37,10 @@ pub(super) fn write(families: &mut Families<'_>, view: &View, totals: &Totals) -
     families.write(&KILLED_PROCESSES, [([], steps.ended)])?;
     families.write(&FREED, [([], steps.freed)])?;
 
-    let probe = view.capabilities.iter().find(|capability| capability.name == OOM_PROBE);
-    // A recording has no capabilities: without the programs for memory, that none was seen does not mean
-    // that there was none.
-    let is_seen = match probe {
-        Some(probe) => probe.state == CapabilityState::Attached,
-        None => view.snapshot.covers.memory || !totals.oom_kills.is_empty(),
-    };
+    let events =
+        view.snapshot.scopes.values().filter_map(|scope| scope.files.as_ref()?.memory.events);
+    // Where no source tells of kills, that none was seen does not mean that there was none.
+    let is_seen = view.snapshot.covers.oom_kills || events.count() > 0;
     let kills =
         |limit: OomLimit| ([limit.name()], totals.oom_kills.get(&limit).copied().unwrap_or(0));
     let kills = is_seen.then_some(OomLimit::ALL.map(kills));

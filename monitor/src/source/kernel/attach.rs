@@ -169,6 +169,7 @@ impl Kernel {
             throttling: waits && (layout.has_throttle_clock || by_programs),
             memory: self.has("memstall_enter") || self.has("direct_reclaim"),
             memory_causes: self.has("memstall_enter") && self.has("reclaim_target"),
+            oom_kills: self.has("oom_kill"),
         }
     }
 }

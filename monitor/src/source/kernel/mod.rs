@@ -379,7 +379,8 @@ fn oom_kill(event: &Event) -> Option<OomKill> {
     Some(OomKill {
         at: Nanos(event.at),
         victim: CgroupId(event.cgroup),
-        victim_pid: event.pid,
+        victim_pid: Some(event.pid),
+        more: 0,
         victim_comm: Some(text(event)).filter(|comm| !comm.is_empty()),
         limit: (event.limit != 0).then_some(CgroupId(event.limit)),
         limit_known,

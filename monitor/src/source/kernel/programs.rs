@@ -119,7 +119,7 @@ pub(super) const PLANS: &[Plan] = &[
     plan("direct_reclaim", "mm_vmscan_direct_reclaim_begin", Hook::Tracepoint, Set::StallByTracepoint, "direct reclaim", &["TASK_FLAGS"]),
     plan("compacted", "mm_compaction_end", Hook::Tracepoint, Set::StallByTracepoint, "end of direct compaction", &[]),
     plan("compaction", "mm_compaction_begin", Hook::Tracepoint, Set::StallByTracepoint, "direct compaction", &["TASK_FLAGS"]),
-    plan("oom_kill", "mark_victim", Hook::Tracepoint, Set::Core, "OOM kills", OOM),
+    plan("oom_kill", "mark_victim", Hook::Tracepoint, Set::Core, "OOM kills with process and cause", OOM),
     plan("out_of_memory", "out_of_memory", Hook::Entry, Set::Core, "which cgroup's limit causes an OOM kill", OOM_LIMIT),
     plan("cgroup_born", "cgroup_mkdir", Hook::Tracepoint, Set::Core, "names of cgroups that live less than a second", CGROUP),
     plan("cgroup_died", "cgroup_rmdir", Hook::Tracepoint, Set::Core, "removal of cgroups", CGROUP),

@@ -9,6 +9,7 @@ use super::counters::Tables;
 use super::delta::Deltas;
 use super::{Along, Blame, Doubts, IoRate, Scope, Snapshot, blame, stalls};
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath};
+use crate::model::kills::{self, Cgroups};
 use crate::model::places::Places;
 use crate::model::pod::Place;
 use crate::model::request;
@@ -42,6 +43,7 @@ impl Snapshot {
         let scopes = scopes.into_iter().collect();
         let aggressions = pair.map(aggressions);
         let kernel = next.kernel.as_ref();
+        let before = prev.map(Cgroups::from);
         Self {
             tick: next.tick,
             at: next.at,
@@ -51,7 +53,7 @@ impl Snapshot {
             scopes,
             aggressions: aggressions.unwrap_or_default(),
             runners: next.runners.clone(),
-            oom_kills: kernel.map(|kernel| kernel.oom_kills.clone()).unwrap_or_default(),
+            oom_kills: kills::told(before, next.into()),
             covers: kernel.map(|kernel| covers(pair, kernel)).unwrap_or_default(),
             lost: kernel.map(|kernel| kernel.lost).unwrap_or_default(),
             gaps: next.gaps.clone(),

@@ -13,7 +13,7 @@ use crate::model::units::Micros;
 
 const ROOT: CgroupId = CgroupId(1);
 const POD: CgroupId = CgroupId(7);
-const ALL: Coverage = Coverage { waits: true, throttling: true, memory: true, memory_causes: true };
+const ALL: Coverage = Coverage::ALL;
 
 const fn ms(n: u64) -> Nanos {
     Nanos(n * 1_000_000)

@@ -1,19 +1,15 @@
 //! The kernel's own OOM killer: what it has just killed gives back its memory in a moment, and a
 //! second victim would die for the first one's.
 
-use std::collections::BTreeSet;
-use std::iter;
-use std::sync::Arc;
-
 use serde::{Deserialize, Serialize};
 
 use super::Question;
-use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath};
+use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::decision::Met;
+use crate::model::kills::counted;
 use crate::model::places::Places;
 use crate::model::pod::Place;
 use crate::model::sample::Sample;
-use crate::model::snapshot::Along;
 use crate::model::threshold::Resource;
 use crate::model::units::Nanos;
 
@@ -53,8 +49,10 @@ impl KernelKills {
         for kill in events.filter(|kill| kill.limit_known || !is_counted(kill.victim, question)) {
             self.add(relieved(kill.victim, kill.limit, question), kill.at);
         }
-        for (victim, limit) in counted(question) {
-            self.add(relieved(victim, limit, question), now);
+        // The kernel counts before it kills, and its event may come a sample later, or not at all.
+        let counted = question.before.map(|before| counted(before.into(), sample.into()));
+        for kill in counted.into_iter().flatten() {
+            self.add(relieved(kill.victim, kill.limit, question), now);
         }
         self.0.retain(|series| now.since(series.last) <= SETTLE);
     }
@@ -87,33 +85,7 @@ impl KernelKills {
     }
 }
 
-/// Kills that `memory.events` tells of: whose processes, and whose limit it was, if that of a cgroup. The
-/// kernel counts before it kills, and its event may come a sample later, or not at all.
-fn counted(question: &Question<'_>) -> Vec<(CgroupId, Option<CgroupId>)> {
-    let Question { sample, before: Some(before), .. } = *question else { return Vec::new() };
-    let has_reached = |id: &CgroupId| {
-        let events = |sample: &Sample| Some(sample.cgroups.get(id)?.memory.events?.oom);
-        events(before).zip(events(sample)).is_some_and(|(was, is)| was < is)
-    };
-    let mut was = Along::of(&before.cgroups);
-    let is_killed = |(id, is): &(&CgroupId, &Arc<Cgroup>)| {
-        let kills = |group: &Cgroup| group.memory.events.map(|events| events.oom_kill);
-        was.get(id).and_then(|was| kills(was)).zip(kills(is)).is_some_and(|(was, is)| was < is)
-    };
-    let killed: BTreeSet<CgroupId> =
-        sample.cgroups.iter().filter(is_killed).map(|(id, _)| *id).collect();
-    let parent = |id: &CgroupId| sample.cgroups.get(id)?.parent;
-    // Each cgroup counts what happens below it, too.
-    let above: BTreeSet<CgroupId> = killed.iter().filter_map(parent).collect();
-    let victims = killed.difference(&above);
-    let with_limit = |victim: &CgroupId| {
-        let mut up = iter::successors(Some(*victim), parent);
-        (*victim, up.find(has_reached))
-    };
-    victims.map(with_limit).collect()
-}
-
-/// Whether the victim's `memory.events` tells of the kill, so that [`counted`] finds the limit. Taken for
+/// Whether the victim's `memory.events` tells of the kill, so that its counters find the limit. Taken for
 /// the node's, kills at a pod's own limit would hold back all relief of memory.
 fn is_counted(victim: CgroupId, question: &Question<'_>) -> bool {
     let is_read = |sample: &Sample| sample.cgroups.get(&victim)?.memory.events;

@@ -32,7 +32,7 @@ fn sample(second: u64, covered: bool, stalls: Option<Percent>) -> Sample {
     };
     let groups = ["/kubepods", "/kubepods/besteffort", "/kubepods/besteffort/poda"].map(group);
     let cgroups = (2..).map(CgroupId).zip(groups.map(Arc::new)).collect();
-    let covers = Coverage { waits: true, throttling: true, memory: true, memory_causes: true };
+    let covers = Coverage::ALL;
     let kernel = covered.then(|| KernelStalls { covers, ..KernelStalls::default() });
     let mut sample = Sample { tick: second, at, cgroups, kernel, ..Sample::default() };
     let total = Micros(second * 1_000_000);

@@ -231,11 +231,12 @@ fn headline_tells_an_oom_kill_for_a_minute() {
         let kill = OomKill {
             at: at.boot,
             victim: CgroupId(2),
-            victim_pid: 7,
+            victim_pid: Some(7),
             victim_comm: Some("java".into()),
             limit: limit.map(CgroupId),
             limit_known,
             trigger: CgroupId(2),
+            ..OomKill::default()
         };
         OomRecord::of(&kill, at, None, |_| None)
     };

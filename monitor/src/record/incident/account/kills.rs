@@ -87,11 +87,23 @@ impl Account {
             (_, None) => "it saw no shortage of memory before the kill".into(),
         };
         let at = Moment { boot: kill.at, wall: at.wall.since(at.boot.since(kill.at)) };
-        let (pid, comm) = (kill.victim_pid, kill.victim_comm.clone());
+        let (pid, comm, more) = (kill.victim_pid, kill.victim_comm.clone(), kill.more);
         let is_recent = kill.at <= self.before.at.boot.plus(PAUSE);
         let before = Some(&self.before).filter(|_| is_recent);
         let (used, request) = before.and_then(|one| of_pod(kill.victim, one)).unzip();
-        self.told(Score { at, victim, pid, comm, limit, asked, used, request, foreseen, why });
+        self.told(Score {
+            at,
+            victim,
+            pid,
+            comm,
+            more,
+            limit,
+            asked,
+            used,
+            request,
+            foreseen,
+            why,
+        });
     }
 
     /// One for want of the node's memory has a place before those at limits of their own.
@@ -111,10 +123,10 @@ impl Account {
         };
         let more = self.more_kills.get_or_insert_default();
         match left_out.limit {
-            Some(_) => more.own += 1,
+            Some(_) => more.own += left_out.processes(),
             None => {
-                more.others += 1;
-                more.foreseen += u64::from(left_out.foreseen.is_some());
+                more.others += left_out.processes();
+                more.foreseen += left_out.foreseen.map_or(0, |_| left_out.processes());
             }
         }
     }

@@ -180,8 +180,8 @@ fn gravest_kills_are_those_of_the_node() {
         (vec![false, true],       vec![0, 1]),
     ];
     for (own, want) in table {
-        let kills: Vec<_> = (0..).zip(&own).map(|(pid, own)| kill(pid, *own)).collect();
-        let told: Vec<_> = gravest(&kills, 2).iter().map(|kill| kill.pid).collect();
+        let kills: Vec<_> = (0..).zip(&own).map(|(pid, own)| kill(Some(pid), *own)).collect();
+        let told: Vec<_> = gravest(&kills, 2).iter().map(|kill| kill.pid.unwrap()).collect();
         assert_eq!(told, want, "{own:?}");
     }
 }

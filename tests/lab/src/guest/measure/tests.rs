@@ -92,9 +92,10 @@ fn kill(pid: u32) -> OomRecord {
         limit_path: Some(path("/a")),
         trigger_path: Some(path("/a")),
         kill: OomKill {
+            more: 0,
             at: Nanos(u64::from(pid)),
             victim: CgroupId(5),
-            victim_pid: pid,
+            victim_pid: Some(pid),
             victim_comm: None,
             limit: Some(CgroupId(5)),
             limit_known: true,

@@ -74,7 +74,7 @@ prop_compose! {
         let pair = |(victim, aggressor, time)| Aggression { victim, aggressor, time };
         KernelStalls {
             clock,
-            covers: Coverage { waits, throttling, memory: memory_too, memory_causes },
+            covers: Coverage { waits, throttling, memory: memory_too, memory_causes, oom_kills: true },
             cpus,
             memory,
             groups,

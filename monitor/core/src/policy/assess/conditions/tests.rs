@@ -202,7 +202,7 @@ fn all_contended() -> Snapshot {
     };
     let path = CgroupPath("/kubepods.slice".into());
     let pods = Scope { path, place: Place::Kubepods, ..whole.clone() };
-    let covers = Coverage { waits: true, throttling: true, memory: true, memory_causes: true };
+    let covers = Coverage::ALL;
     let scopes = BTreeMap::from([(CgroupId(2), pods)]);
     Snapshot { at: at(1), whole, scopes, covers, ..Snapshot::default() }
 }
@@ -305,7 +305,8 @@ fn condition_waits_left_off() {
         (true,  false, true,  "cannot tell throttling from contention"),
     ];
     for (waits, throttling, memory, why) in table {
-        let covers = Coverage { waits, throttling, memory, memory_causes: memory };
+        let covers =
+            Coverage { waits, throttling, memory, memory_causes: memory, oom_kills: memory };
         let mut snapshot = Snapshot { covers, ..all_contended() };
         snapshot.whole.contention = None;
         let all = judge_all(Measure::Contention, &snapshot);

@@ -43,7 +43,7 @@ impl Node {
             Scope { place: Place::of(&path), path, parent, files, ..Scope::default() }
         };
         let scopes = paths.iter().map(|path| (id(path).unwrap(), scope(path))).collect();
-        let covers = Coverage { waits: true, throttling: true, memory: true, memory_causes: true };
+        let covers = Coverage::ALL;
         let kernel = Some(KernelStalls { covers, ..KernelStalls::default() });
         let sample = Sample { kernel, ..Sample::default() };
         let snapshot = Snapshot { interval: Nanos::SECOND, scopes, covers, ..Snapshot::default() };
