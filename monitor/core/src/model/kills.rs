@@ -125,6 +125,9 @@ mod tests {
     /// and of a process below them; `None` is not read. The cgroup 1 is the root.
     type Counts<'a> = &'a [(u64, u64, Option<(u64, u64)>)];
 
+    /// Kills: victim, processes, limit, and whether that is known.
+    type Told<'a> = &'a [(u64, u64, Option<u64>, bool)];
+
     fn sample(counts: Counts<'_>) -> Sample {
         let cgroup = |&(id, parent, counts): &(u64, u64, Option<(u64, u64)>)| {
             let path = if id == 1 { "/".to_owned() } else { format!("/{id}") };
@@ -148,8 +151,8 @@ mod tests {
         let root = (1, 0, None);
         let before = sample(&[root, (2, 1, none), (3, 2, none), (4, 3, none), (5, 3, none)]);
         #[rustfmt::skip]
-        let table: &[(&str, Counts<'_>, &[(u64, u64, Option<u64>, bool)])] = &[
-            // what happened, the counters, (victim, processes, limit, whether it is known)
+        let table: &[(&str, Counts<'_>, Told<'_>)] = &[
+            // what happened, the counters, what is told
             ("nothing",
                 &[root, (2, 1, none), (3, 2, none), (4, 3, none), (5, 3, none)], &[]),
             ("the limit of the victim's own",
