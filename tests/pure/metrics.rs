@@ -5,6 +5,7 @@ mod full;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::{Request, Response, header};
@@ -12,7 +13,7 @@ use http_body_util::BodyExt as _;
 use isobar::serve::metrics::catalogue::{ALL, Kind};
 use isobar::serve::publish::Latest;
 use isobar::serve::router;
-use isobar_core::model::cgroup::{CgroupId, CgroupPath};
+use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath, MemoryEvents};
 use isobar_core::model::cost::Cost;
 use isobar_core::model::pod::{Place, QosClass};
 use isobar_core::model::sample::Sample;
@@ -23,7 +24,6 @@ use isobar_core::model::units::Bytes;
 use isobar_core::policy::engine::Step;
 use tower::ServiceExt as _;
 
-use crate::made_up;
 use crate::promtool::promtool;
 
 const OPEN_METRICS: &str = "application/openmetrics-text";
@@ -199,22 +199,26 @@ async fn metrics_unknown_is_absent() {
 }
 
 #[tokio::test]
-async fn metrics_of_a_recording_have_oom_kills_if_they_were_looked_for() {
-    let kill = made_up::snapshot(3).oom_kills.remove(0);
+async fn metrics_of_a_recording_have_oom_kills_if_a_source_told_of_them() {
     let all = Coverage::ALL;
     let (none, waits) = (Coverage::default(), Coverage { waits: true, ..Coverage::default() });
     #[rustfmt::skip]
     let table = [
-        // what programs measured, kills in each tick, ticks whose metrics count them
-        (all,   [vec![], vec![kill.clone()]], [true, true]), // from 0 on: a rate needs to see the first one come
-        (none,  [vec![], vec![kill]],         [false, true]),
-        (none,  [vec![], vec![]],             [false, false]),
-        (waits, [vec![], vec![]],             [false, false]), // what counts waits sees no kill
+        // what programs measured, whether memory.events is read, whether kills are counted from 0 on
+        (all,   false, true), // a rate needs to see the first one come
+        (none,  true,  true),
+        (none,  false, false),
+        (waits, false, false), // what counts waits sees no kill
     ];
-    for (covers, kills, want) in table {
+    for (covers, has_events, want) in table {
         let (mut publisher, latest) = full::publisher();
-        for (tick, (oom_kills, want)) in (1..).zip(kills.into_iter().zip(want)) {
-            let snapshot = Snapshot { tick, covers, oom_kills, ..full::snapshot() };
+        for tick in 1..3 {
+            let mut snapshot = Snapshot { tick, covers, oom_kills: vec![], ..full::snapshot() };
+            let mut files = Cgroup::default();
+            files.memory.events = has_events.then(MemoryEvents::default);
+            for scope in snapshot.scopes.values_mut() {
+                scope.files = Some(Arc::new(files.clone()));
+            }
             let step = Step { snapshot, ..Step::default() };
             publisher.note(&Sample::default(), &Settings::default(), &step);
             // Of a recorded tick there are no capabilities.

@@ -164,7 +164,17 @@ fn kills_are_told_by_the_agent_that_saw_them() {
     let mut reel = Reel::open_at(&whole, Nanos(0)).unwrap();
     let kills = std::iter::from_fn(|| Some(reel.step(Nanos(u64::MAX)).unwrap()?.oom_kills.len()));
     let n = 1 + kills.take_while(|n| *n == 0).count();
-    let run = |n: usize| text.split_inclusive('\n').take(1 + n).collect::<String>();
+    let is_tick = |line: &str| line.starts_with(r#"{"kind":"tick""#);
+    let run = |n: usize| {
+        let mut left = n;
+        let lines = text.split_inclusive('\n').filter(|line| !line.contains(r#""kind":"lost""#));
+        let taken = lines.take_while(|line| {
+            let goes_on = left > 0;
+            left -= usize::from(goes_on && is_tick(line));
+            goes_on
+        });
+        taken.collect::<String>()
+    };
 
     // The first agent ends with the tick that tells of a kill, the next one sees none in two ticks.
     fs::write(&two, run(n) + &run(2)).unwrap();

@@ -140,12 +140,15 @@ fn recording_cut_off() {
     drop(journal);
     let whole = fs::read(&path).unwrap();
     for end in ends[2]..whole.len() as u64 {
-        fs::write(&path, &whole[..usize::try_from(end).unwrap()]).unwrap();
+        let (kept, rest) = whole.split_at(usize::try_from(end).unwrap());
+        fs::write(&path, kept).unwrap();
         let (frames, told) = read(&path);
         let n = ends.iter().filter(|e| **e <= end).count();
         assert!(frames.len() >= n, "{} of {n} frames at byte {end}: {told:?}", frames.len());
         assert_same(&frames, &samples[..frames.len()]);
-        assert_eq!(told.len(), 1, "the cut at byte {end} is told once: {told:?}");
+        // Between two frames of zstd nothing shows that there was more.
+        let is_seen = !rest.starts_with(&0xFD2F_B528_u32.to_le_bytes());
+        assert_eq!(told.len(), usize::from(is_seen), "the cut at byte {end}: {told:?}");
     }
 }
 

@@ -202,7 +202,7 @@ pub struct OomKill {
     pub limit: Option<CgroupId>,
     /// Whether `limit` is known: then `None` means the whole node.
     pub limit_known: bool,
-    /// The cgroup whose allocation triggered the kill; [`CgroupId::UNKNOWN`] where kills are counted.
+    /// The cgroup whose allocation triggered the kill; 18446744073709551615 where kills are counted.
     pub trigger: CgroupId,
 }
 

@@ -70,7 +70,7 @@ named!(Resource {
 
 /// One word for the last ten seconds. Node conditions have other words, because they look at a
 /// minute and at a configured threshold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Mood {
@@ -178,19 +178,44 @@ pub(super) fn memory(snapshot: &Snapshot) -> Verdict {
     let measure = if is_bound { "shortage of at least" } else { "shortage" };
     let own = mood(shortage, raw);
     let is_certain = !is_bound || own == Mood::Pressed || own == mood(None, raw);
+    let reader = reads_back(snapshot);
     let text = compare(measure, shortage, raw, || {
         let causes = whole.memory.iter().flat_map(|memory| &memory.causes);
         let limited = causes.filter(|(cause, _)| !cause.is_shortage());
         let longest = limited.max_by_key(|(_, wait)| wait.union.now);
         match longest {
             Some((cause, wait)) if wait.union.now.0 > 0 => {
-                format!("mostly {}", cause_words(*cause))
+                let reader = reader.filter(|_| *cause == MemoryCause::Refault);
+                let reader = reader.map_or_else(String::new, |(scope, _)| {
+                    format!(
+                        ": {} reads back page cache that was dropped, at no limit of its own",
+                        short_name(scope)
+                    )
+                });
+                format!("mostly {}{reader}", cause_words(*cause))
             }
             _ => "of no known cause".into(),
         }
     });
-    let mood = if is_certain { own } else { Mood::Unknown };
+    let own = if is_certain { own } else { Mood::Unknown };
+    let mood = own.max(reader.map_or(Mood::Calm, |(_, share)| Mood::of(share)));
     Verdict { resource: Resource::Memory, mood, is_short: false, text }
+}
+
+/// Who waits most to read back page cache that no limit of its own had dropped, and how much of the last
+/// ten seconds by its own PSI: the node is short of memory for it, although the kernel finds free pages
+/// without a stall. Who is at a limit of its own stalls at it while it reads back.
+fn reads_back(snapshot: &Snapshot) -> Option<(&Scope, Percent)> {
+    use MemoryCause::{AncestorLimit, OwnHigh, OwnLimit, Refault, SomeLimit};
+    let units = snapshot.scopes.values().filter(|scope| Level::Units.shows(scope));
+    let reading = units.filter_map(|scope| {
+        let causes = &scope.memory.as_ref()?.causes;
+        let waited = |cause| causes.get(&cause).map_or(Nanos(0), |wait| wait.union.now);
+        let is_limited = [OwnLimit, OwnHigh, AncestorLimit, SomeLimit].map(waited) != [Nanos(0); 4];
+        let is_reading = Percent::share(waited(Refault).0, snapshot.interval.0) >= WAITS;
+        Some((scope, some(scope.pressure.memory)?)).filter(|_| is_reading && !is_limited)
+    });
+    reading.max_by_key(|(_, share)| *share)
 }
 
 fn io(whole: &Scope) -> Verdict {

@@ -202,6 +202,45 @@ fn memory_names_longest_cause_that_is_no_shortage() {
 }
 
 #[test]
+fn memory_waits_where_cache_is_read_back_at_no_limit() {
+    use MemoryCause::{OwnHigh, OwnLimit, Refault, SomeLimit};
+    const SECOND: u64 = Nanos::SECOND.0;
+    let pod = |causes: &[(MemoryCause, u64)], share| {
+        let cause = |&(cause, ns)| {
+            let union = Waited { now: Nanos(ns), total: Nanos(ns) };
+            (cause, MemoryCauseWait { union, ..MemoryCauseWait::default() })
+        };
+        let causes = causes.iter().map(cause).collect();
+        let place = Place::Pod { uid: "a".into(), class: QosClass::Burstable };
+        let memory = Some(MemoryWait { causes, ..MemoryWait::default() });
+        Scope { place, memory, ..scope(None, Some(share)) }
+    };
+    let reads = (Refault, SECOND / 5);
+    #[rustfmt::skip]
+    let table = [
+        // stalls of a pod, its own PSI, shortage of the node, mood, whether the pod is named
+        (vec![reads],                         24_00, 0,     Mood::Waits,   true),
+        (vec![reads],                         40_00, 6_00,  Mood::Pressed, true),
+        (vec![reads],                         4_00,  0,     Mood::Calm,    true),
+        (vec![reads],                         6_00,  41_00, Mood::Pressed, true),
+        (vec![reads, (OwnLimit, 1)],          60_00, 0,     Mood::Calm,    false),
+        (vec![reads, (OwnHigh, 1)],           60_00, 0,     Mood::Calm,    false),
+        (vec![reads, (SomeLimit, 1)],         60_00, 0,     Mood::Calm,    false),
+        (vec![(Refault, SECOND / 20 - 1000)], 60_00, 0,     Mood::Calm,    false),
+    ];
+    for (causes, share, shortage, mood, is_named) in table {
+        let pod = pod(&causes, share);
+        let whole = Scope { memory: pod.memory.clone(), ..scope(Some(shortage), Some(70_00)) };
+        let scopes = [(CgroupId(2), pod)].into();
+        let interval = Nanos::SECOND;
+        let got = memory(&Snapshot { scopes, interval, covers: covers(true), ..of(whole) });
+        assert_eq!(got.mood, mood, "{causes:?} {share}");
+        let told = "refaults: pod a reads back page cache that was dropped, at no limit of its own";
+        assert_eq!(got.text.ends_with(told), is_named, "{}", got.text);
+    }
+}
+
+#[test]
 fn resource_names_are_those_of_json() {
     for (resource, name) in Resource::ALL.into_iter().zip(Resource::NAMES) {
         assert_eq!(serde_json::to_value(resource).unwrap(), name);
