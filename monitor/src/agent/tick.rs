@@ -62,6 +62,8 @@ pub(super) struct Tick<S> {
     walks: DiskWalks,
     /// What the cluster is told.
     publish: Publish,
+    /// Why the configuration that was read last is not in force.
+    refused_plan: Option<String>,
     /// Keeps limits of the node written; `None` if it has no thread.
     limits: Option<Keeping>,
     recorder: Option<Recorder>,
@@ -104,6 +106,7 @@ impl<S: Source> Tick<S> {
             kubelet,
             walks: DiskWalks::default(),
             publish,
+            refused_plan: None,
             limits: None,
             recorder: None,
             warm,
@@ -332,6 +335,11 @@ impl<S: Source> Tick<S> {
     fn capabilities(&mut self, of_sources: Vec<Capability>) -> Vec<Capability> {
         let mut all = of_sources;
         all.extend(self.authority.capabilities(self.engine.settings()));
+        all.extend(self.refused_plan.as_ref().map(|why| {
+            let detail = format!("that of before is in force, and the new one is refused: {why}");
+            Capability::new("configuration", CapabilityState::Absent, detail)
+                .remedied("mend the file (`isobar config check`), and send SIGHUP again")
+        }));
         let own = self.limits.as_ref().and_then(|limits| limits.node().1);
         all.extend(self.cluster.iter().flat_map(|cluster| cluster.capabilities(own)));
         self.sampler.name_source(&mut all);

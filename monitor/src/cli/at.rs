@@ -76,6 +76,15 @@ impl AtArgs {
         self.at.is_some() || self.file.is_some()
     }
 
+    /// The line above what is shown of the past: when that was. A server may show a recording, and an agent
+    /// that is held up its last tick.
+    pub(crate) fn moment(&self, view: &View) -> String {
+        let at = view.snapshot.at.wall;
+        let is_old = clock::now().wall.since(at) > NEAR;
+        let told = || format!("{}, tick {}\n", clock_words(at), view.snapshot.tick);
+        if self.is_past() || is_old { told() } else { String::new() }
+    }
+
     /// True if a range of a recording is asked for.
     pub(crate) fn is_range(&self) -> bool {
         self.range.is_asked()
@@ -195,12 +204,6 @@ impl Past {
         warn_if_old(self.at, step.snapshot.at);
         Ok((step, ranking))
     }
-}
-
-/// The line above what is shown of the past: when that was.
-pub(crate) fn moment(view: &View) -> String {
-    let snapshot = &view.snapshot;
-    format!("{}, tick {}\n", clock_words(snapshot.at.wall), snapshot.tick)
 }
 
 /// Whether the recording has nothing of the moment that was asked for.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::afar::{Course, Decided};
 use super::ask;
-use super::at::{AtArgs, moment};
+use super::at::AtArgs;
 use super::exit::Code;
 use super::output::{Format, List};
 use super::terminal::harmless;
@@ -39,9 +39,9 @@ pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
     };
     let mut document = document(&view.explanation, &view.decision);
     document["headline"] = json!(view.headline);
-    let past = args.at.is_past().then(|| moment(&view));
+    let past = args.at.moment(&view);
     args.output.print(&document, |out| {
-        out.write_all(past.unwrap_or_default().as_bytes())?;
+        out.write_all(past.as_bytes())?;
         writeln!(out, "{}", harmless(&view.headline))?;
         Ok(write(out, &view.explanation)?)
     })?;

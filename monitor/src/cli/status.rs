@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use self::wait::Wish;
 use super::ask;
-use super::at::{AtArgs, moment};
+use super::at::AtArgs;
 use super::duration::duration;
 use super::exit::Code;
 use super::output::{Format, word};
@@ -70,9 +70,9 @@ pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
         }
         (None, None) => (eye()?.look()?, false),
     };
-    let past = args.at.is_past().then(|| moment(&view));
+    let past = args.at.moment(&view);
     args.output.print(&summary(&view), |out| {
-        out.write_all(past.unwrap_or_default().as_bytes())?;
+        out.write_all(past.as_bytes())?;
         Ok(write(out, &view, args.output)?)
     })?;
     Ok(if is_awaited { Code::Ok } else { code(&view) })

@@ -77,9 +77,11 @@ impl<S: Source> Tick<S> {
             Ok(plan) => plan,
             Err(why) => {
                 tracing::error!("cannot use the new configuration; keeping the old one: {why}");
+                self.refused_plan = Some(why.to_string());
                 return;
             }
         };
+        self.refused_plan = None;
         let before = self.engine.settings();
         if kubelet == KubeletSource::Configz {
             for Difference { keys, before, after } in config::differences(before, &settings) {

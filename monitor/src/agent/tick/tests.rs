@@ -122,6 +122,28 @@ fn knows_reservations_without_a_cluster_by_the_kubelets_file_alone() {
 }
 
 #[test]
+fn reload_of_what_is_refused_is_told_until_it_is_mended() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut n_read = 0;
+    let mut orders = Orders::new(Plan::default(), move |_| {
+        n_read += 1;
+        if n_read == 1 { Err("config.yaml:4: no such signal".into()) } else { Ok(Plan::default()) }
+    });
+    let mut tick = tick(dir.path(), &mut orders);
+    let mut told = || {
+        let all = tick.capabilities(Vec::new());
+        tick.reload(&mut orders);
+        all.into_iter().find(|one| one.name == "configuration").map(|one| one.detail)
+    };
+    assert_eq!(told(), None);
+    let why =
+        "that of before is in force, and the new one is refused: config.yaml:4: no such signal";
+    assert_eq!(told().as_deref(), Some(why));
+    let all = tick.capabilities(Vec::new());
+    assert!(all.iter().all(|one| one.name != "configuration"), "{all:?}");
+}
+
+#[test]
 fn reload_hands_the_lock_over_once_nothing_is_enforced() {
     let dir = tempfile::tempdir().unwrap();
     let mut first = orders(&[StepKind::Reclaim], &[]);

@@ -35,6 +35,10 @@ pub(super) fn patience(path: &str) -> Duration {
 /// What the agent answers; `None` if none listens there.
 pub(super) fn get(address: &Address, path: &str) -> Result<Option<Reply>> {
     let within = patience(path);
+    // An agent that is held up does not get the time that a moment of the past may take.
+    if within > PATIENCE && get(address, "/livez")?.is_none() {
+        return Ok(None);
+    }
     let reply = match address {
         Address::Tcp(at) => over_tcp(*at, path, within),
         Address::Unix(file) => over_unix(file, path, within),
@@ -44,7 +48,8 @@ pub(super) fn get(address: &Address, path: &str) -> Result<Option<Reply>> {
         Err(why) => match why.kind() {
             kind if is_absent(address, kind) => Ok(None),
             ErrorKind::TimedOut | ErrorKind::WouldBlock => bail!(
-                "the agent on {address} did not answer within {} s; it may still be starting",
+                "the agent on {address} did not answer within {} s; it may still be starting, or be \
+                 stopped or overloaded",
                 within.as_secs()
             ),
             _ => Err(why).with_context(|| format!("cannot ask the agent on {address}")),

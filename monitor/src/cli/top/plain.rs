@@ -13,7 +13,6 @@ use isobar_core::view::waiting::{name, worst_share};
 
 use super::super::afar::Course;
 use super::super::ask::Eye;
-use super::super::at::moment;
 use super::super::exit::Code;
 use super::super::output::{Format, List, view_json};
 use super::super::status;
@@ -65,9 +64,7 @@ pub(super) fn print(args: &Args, view: &View, clears: bool) -> Result<()> {
     match args.output {
         Format::Json | Format::Yaml | Format::Ndjson => view_json(&mut screen, view, args.output)?,
         Format::Table | Format::Wide => {
-            if args.at.is_past() {
-                screen.write_all(moment(view).as_bytes())?;
-            }
+            screen.write_all(args.at.moment(view).as_bytes())?;
             write(&mut screen, view, args)?;
             if clears {
                 // Not through the stream for colour: it drops this where colour is off.

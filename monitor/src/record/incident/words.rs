@@ -219,7 +219,10 @@ fn left_out(LeftOut { from, to }: &LeftOut) -> String {
 /// Whether it is over, and after how long.
 pub fn ending(incident: &Incident) -> String {
     match incident.end {
-        None if incident.ticks == 0 => "It is not over in this record.".into(),
+        // An agent that goes on with it has written none of its ticks yet.
+        None if incident.ticks == 0 || incident.to.wall < incident.begin.wall => {
+            "It is not over in this record.".into()
+        }
         None => {
             let calm = time(CALM);
             format!("The record ends at {}, before it was calm for {calm}.", hour(incident.to.wall))

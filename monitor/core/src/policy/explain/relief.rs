@@ -1,13 +1,13 @@
 //! Relief in sentences: what is done, why this step, what follows if it does not help, and why
 //! nothing is done. The explanation and the agent's log use the same sentences.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{met_sentence, time};
 use crate::model::condition::Status;
 use crate::model::decision::{
     Action, Decision, Eased, Effect, Hold, Outcome, Release, ReleaseReason, Restart, RestartFate,
-    StepKind, StepReason,
+    StepKind, StepReason, Trigger,
 };
 use crate::model::settings::Deletion;
 use crate::model::units::{Bytes, Nanos};
@@ -22,7 +22,16 @@ pub(super) fn sentences(decision: &Decision) -> Vec<String> {
         let conditions = &decision.assessment.conditions;
         let is_any = conditions.iter().any(|one| one.status == Status::True);
         let more = if is_any { "; a condition alone starts no step" } else { "" };
-        all.push(format!("no action: no eviction threshold is met{more}"));
+        let unmeasured: BTreeSet<_> =
+            decision.assessment.unmeasured.iter().map(Trigger::name).collect();
+        let unmeasured = unmeasured.into_iter().collect::<Vec<_>>().join(", ");
+        all.push(match unmeasured.is_empty() {
+            true => format!("no action: no eviction threshold is met{more}"),
+            false => format!(
+                "no action: no eviction threshold that is measured is met; not measured: \
+                 {unmeasured}{more}"
+            ),
+        });
     }
     all.extend(relief.releases.iter().map(release));
     all.extend(relief.effects.iter().map(effect));

@@ -95,7 +95,10 @@ fn sufferers(incident: &Incident, story: &Story) -> Vec<String> {
     });
     all.splice(0..0, starved.take(SHOWN / 2));
     if all.is_empty() {
-        all.push("No pod or service waited long for what was short.".into());
+        all.push(match story.has_measured_waits() {
+            true => "No pod or service waited long for what was short.".into(),
+            false => "Not measured in this record: the charts show who used most.".into(),
+        });
     }
     all
 }
@@ -167,6 +170,7 @@ mod tests {
     use super::*;
     use crate::cli::incidents::page::figure::Axis;
     use isobar_core::model::node::NodeFacts;
+    use isobar_core::model::stall::Coverage;
 
     #[test]
     fn sufferers_are_those_who_stalled_for_what_was_short() {
@@ -175,13 +179,16 @@ mod tests {
             ..Incident::default()
         };
         let nothing = "No pod or service waited long for what was short.";
+        let unmeasured = "Not measured in this record: the charts show who used most.";
         #[rustfmt::skip]
         let table = [
-            // what was short, who suffered
-            (Resource::Memory, "shop/web: waited 3s for memory."),
-            (Resource::Cpu,    nothing),
+            // what was short, whether waits for CPUs were measured, who suffered
+            (Resource::Memory, false, "shop/web: waited 3s for memory."),
+            (Resource::Cpu,    true,  nothing),
+            (Resource::Cpu,    false, unmeasured),
+            (Resource::Disk,   true,  unmeasured),
         ];
-        for (short, want) in table {
+        for (short, waits, want) in table {
             let story = Story {
                 axis: Axis::of(&incident),
                 facts: NodeFacts::default(),
@@ -190,6 +197,7 @@ mod tests {
                 short: [short].into(),
                 grown: Vec::new(),
                 decisions: Vec::new(),
+                covers: Coverage { waits, memory: true, ..Coverage::default() },
             };
             assert_eq!(sufferers(&incident, &story), [want]);
         }

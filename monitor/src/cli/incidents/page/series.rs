@@ -14,6 +14,7 @@ use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::Moment;
 use isobar_core::model::settings::Settings;
 use isobar_core::model::snapshot::{Snapshot, working_set};
+use isobar_core::model::stall::Coverage;
 use isobar_core::model::threshold::{Amount, Signal};
 use isobar_core::model::units::{Bytes, Nanos};
 use isobar_core::policy::engine::Engine;
@@ -44,9 +45,20 @@ pub(super) struct Story {
     pub(super) grown: Vec<(String, Bytes)>,
     /// Those in which something was done, or a new reason to do nothing was given.
     pub(super) decisions: Vec<Decision>,
+    /// What was measured in any tick.
+    pub(super) covers: Coverage,
 }
 
 impl Story {
+    /// True if the record would tell who waited for what was short; of disks it never does.
+    pub(super) fn has_measured_waits(&self) -> bool {
+        self.short.iter().all(|resource| match resource {
+            Resource::Cpu => self.covers.waits,
+            Resource::Memory => self.covers.memory,
+            Resource::Disk => false,
+        })
+    }
+
     /// True if work had to wait for it.
     pub(super) fn is_short(&self, resource: Resource) -> bool {
         self.short.contains(&resource)
@@ -65,6 +77,7 @@ struct Readings {
 struct Collector {
     axis: Axis,
     n_ticks: u64,
+    covers: Coverage,
     /// By resource: what was measured, its threshold, the lines, and where a condition was True.
     conditions: BTreeMap<Resource, Chart>,
     left: Chart,
@@ -111,12 +124,14 @@ impl Collector {
             held: vec![false; axis.n],
         };
         let (n_ticks, conditions, units, decisions, held) = Default::default();
-        let has_begun = false;
-        Self { axis, n_ticks, conditions, left, units, begin, has_begun, decisions, held }
+        let (has_begun, covers) = Default::default();
+        Self { axis, n_ticks, covers, conditions, left, units, begin, has_begun, decisions, held }
     }
 
     fn tick(&mut self, snapshot: &Snapshot, decision: &Decision, settings: Option<&Settings>) {
         self.n_ticks += 1;
+        self.covers.waits |= snapshot.covers.waits;
+        self.covers.memory |= snapshot.covers.memory;
         let slot = self.axis.slot(decision.at);
         for condition in &decision.assessment.conditions {
             self.condition(condition, slot);
@@ -190,7 +205,7 @@ impl Collector {
     }
 
     fn story(self, facts: NodeFacts, kills: &[Score]) -> Story {
-        let Self { axis, n_ticks, conditions, left, units, decisions, .. } = self;
+        let Self { axis, n_ticks, covers, conditions, left, units, decisions, .. } = self;
         let units: Vec<_> = units.into_values().collect();
         // What is started again takes what it had: that did not cause the shortage.
         let is_end = |action: &Action| action.is_enforced && action.step.is_final();
@@ -230,7 +245,7 @@ impl Collector {
             Unit::MilliCpu,
             cpu,
         ));
-        Story { axis, facts, n_ticks, charts, short, grown, decisions }
+        Story { axis, facts, n_ticks, charts, short, grown, decisions, covers }
     }
 }
 
