@@ -157,7 +157,7 @@ pub struct Preview {
 impl Record {
     /// A record of a node with so many CPUs, previewed with these settings.
     pub fn new(settings: Settings, n_cpus: Option<u32>) -> Self {
-        let readings = Readings::new(settings.node.clone());
+        let readings = Readings::new(settings.node.clone(), settings.workloads.clone());
         let mut record = Self { settings, readings, ..Self::default() };
         record.has_cpus(n_cpus);
         record

@@ -69,6 +69,17 @@ impl AgentArgs {
         Ok(elsewhere.or_else(|| self.agent.clone().map(Place::Address)))
     }
 
+    /// Where an agent of this machine listens, if there is one.
+    fn here(&self) -> Place {
+        let usual = || LISTEN.parse().expect("an address and a port");
+        Place::Address(self.agent.clone().unwrap_or_else(usual))
+    }
+
+    /// The same; `None` if none is to be asked.
+    pub(crate) fn asked(&self) -> Option<Place> {
+        (!self.no_agent).then(|| self.here())
+    }
+
     /// The settings of own samples.
     pub(crate) fn settings(&self) -> Result<Settings> {
         Ok(self.plan.plan(None)?.settings)
@@ -121,9 +132,7 @@ impl Eye {
     pub(crate) fn open(args: &AgentArgs, sampling: &[String]) -> Result<Self> {
         let elsewhere = args.node.place()?;
         let must_answer = !args.no_agent && (args.agent.is_some() || elsewhere.is_some());
-        let usual = || LISTEN.parse().expect("an address and a port");
-        let here = || Place::Address(args.agent.clone().unwrap_or_else(usual));
-        let place = elsewhere.unwrap_or_else(here);
+        let place = elsewhere.unwrap_or_else(|| args.here());
         let found = if args.no_agent { None } else { from_agent(&place, NEWEST)? };
         match found {
             Some(_) if !sampling.is_empty() => {

@@ -17,9 +17,11 @@ use isobar::record::incident::shelf::{Draft, Shelf};
 use isobar::record::incident::words::clock as printed;
 use isobar::record::incident::{Incident, State};
 use isobar_core::view::API_VERSION;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use self::archive::Archive;
+use super::elsewhere::document;
 use super::exit::{Code, Misused, Refused};
 use super::incidents::shelf_of;
 use super::output::say;
@@ -133,6 +135,11 @@ fn incidents(args: &Args, archive: &mut Archive) -> Result<Value> {
         }
     };
     all.reverse();
+    if let Some(n) = of_agent(args, &all).filter(|n| *n > 0) {
+        let why = "of the agent that answers are not in this directory: its recording is another \
+                   one, which -f names, and so is its configuration, perhaps (--config)";
+        archive.lacks("incidents", &format!("{n} {why}"));
+    }
     let mut taken = Vec::new();
     let over = all.into_iter().filter(|one| one.state == State::Frozen);
     for incident in over.take(args.incidents) {
@@ -149,6 +156,18 @@ fn incidents(args: &Args, archive: &mut Archive) -> Result<Value> {
         }
     }
     Ok(json!({ "apiVersion": API_VERSION, "kind": "IncidentList", "incidents": taken }))
+}
+
+/// How many incidents an agent has beside `known` ones; `None` where none tells.
+fn of_agent(args: &Args, known: &[Incident]) -> Option<usize> {
+    #[derive(Deserialize)]
+    struct All {
+        incidents: Vec<Incident>,
+    }
+    let place = args.ask.asked()?;
+    let All { incidents } = document(&place, "/api/v1/incidents", "incidents").ok()?;
+    let is_known = |one: &&Incident| known.iter().any(|known| known.name == one.name);
+    Some(incidents.iter().filter(|one| !is_known(one)).count())
 }
 
 /// The ticks of an incident, or a redacted copy of them, and what is told of it then.

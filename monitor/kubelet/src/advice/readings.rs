@@ -7,7 +7,7 @@ use isobar_core::model::names;
 use isobar_core::model::pod::Place;
 use isobar_core::model::sample::Sample;
 use isobar_core::model::settings::Enforcement::KubeReserved;
-use isobar_core::model::settings::Node;
+use isobar_core::model::settings::{Node, WorkloadRule};
 use isobar_core::model::snapshot::working_set;
 use isobar_core::model::units::{Bytes, MilliCpu, Nanos};
 
@@ -47,6 +47,8 @@ pub(super) struct All<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Readings {
     node: Node,
+    /// Which cgroups outside pods are work, and nothing of the system.
+    workloads: Vec<WorkloadRule>,
     /// CPU time at the sample before.
     before: BTreeMap<CgroupId, Nanos>,
     /// A cgroup of the kubelet or its runtime, and the cgroup of the system around it, whose figures are
@@ -58,8 +60,8 @@ pub(super) struct Readings {
 }
 
 impl Readings {
-    pub(super) fn new(node: Node) -> Self {
-        Self { node, ..Self::default() }
+    pub(super) fn new(node: Node, workloads: Vec<WorkloadRule>) -> Self {
+        Self { node, workloads, ..Self::default() }
     }
 
     /// What each group used. `passed` is the time since the sample before.
@@ -85,14 +87,19 @@ impl Readings {
             }
         }
         let mut kube = outermost(kube);
+        let is_work = |(_, one): &(CgroupId, &Cgroup)| {
+            let is_other = places.place(&one.path) == Place::Other && !is_kube(&one.path);
+            is_other && self.workloads.iter().any(|rule| rule.path.fits(&one.path))
+        };
+        let work = outermost(all_cgroups(sample).filter(is_work).collect());
         top.retain(|(_, cgroup)| {
             let path = &cgroup.path;
-            !pods.iter().chain(&kube).any(|(_, other)| other.path == *path)
+            !pods.iter().chain(&kube).chain(&work).any(|(_, other)| other.path == *path)
         });
         // The limit of a reserved cgroup is one of all in it, the kubelet's services too.
         let is_system = |one: &&(CgroupId, &Cgroup)| Some(&one.1.path) == of_system.as_ref();
         let is_both = kube.iter().any(|one| is_system(&one));
-        let inner = match all_cgroups(sample).find(|one| is_system(&one)) {
+        let mut inner = match all_cgroups(sample).find(|one| is_system(&one)) {
             // Where one cgroup has both names, it is counted once.
             Some(_) if is_both => {
                 top.clear();
@@ -121,6 +128,7 @@ impl Readings {
                 pods.iter().chain(&kube).copied().collect()
             }
         };
+        inner.extend(&work);
         let used = |group: &[(CgroupId, &Cgroup)], within: &[(CgroupId, &Cgroup)]| Used {
             memory: memory(group, within),
             cpu: passed.and_then(|passed| self.cpu(group, within, passed)),
@@ -150,7 +158,7 @@ impl Readings {
             system: used(&top, &inner),
             pods: of_pods,
         };
-        let all = [&kube, &kubelet, &runtime, &top, &pods].into_iter().flatten();
+        let all = [&kube, &kubelet, &runtime, &top, &pods, &work].into_iter().flatten();
         self.before = all.filter_map(|(id, one)| Some((*id, one.cpu.usage?.into()))).collect();
         all_used
     }

@@ -3,8 +3,9 @@ use super::readings::Used;
 use super::*;
 use isobar_core::model::cgroup::{Cgroup, CgroupId, MemoryStat};
 use isobar_core::model::node::Meminfo;
+use isobar_core::model::pod::QosClass;
 use isobar_core::model::settings::CgroupDriver::{Cgroupfs, Systemd};
-use isobar_core::model::settings::Node;
+use isobar_core::model::settings::{Node, WorkloadRule};
 use isobar_core::model::units::Micros;
 
 pub(super) const MIB: u64 = 1 << 20;
@@ -34,7 +35,7 @@ fn amounts(list: &[(&str, u64)]) -> ResourceList {
 fn readings_belong_to_one_group_each() {
     type Row<'a> = (&'a [(&'a str, u64, u64)], Option<u64>, Option<u64>);
     #[rustfmt::skip]
-    let table: [Row<'_>; 6] = [
+    let table: [Row<'_>; 8] = [
         // cgroups, MiB of the kubelet and the runtime, MiB of the system
         (&[("/system.slice", 500, 0), ("/system.slice/kubelet.service", 100, 0), ("/kubepods.slice", 900, 0)], Some(100), Some(400)),
         (&[("/podruntime.slice", 300, 0), ("/podruntime.slice/kubelet.service", 100, 0), ("/init.scope", 5, 0)], Some(300), Some(5)),
@@ -42,12 +43,23 @@ fn readings_belong_to_one_group_each() {
         (&[("/system.slice", 500, 0), ("/kubepods", 900, 0)], None, Some(500)),
         (&[("/user.slice", 10, 0), ("/user.slice/kubepods", 4, 0)], None, Some(6)),
         (&[("/", 10, 0)], None, None),
+        // Workloads are nothing of the system.
+        (&[("/work-a", 50, 0), ("/work-a/work-inner", 20, 0), ("/init.scope", 5, 0)], None, Some(5)),
+        (&[("/system.slice", 60, 0), ("/system.slice/work-b", 50, 0)], None, Some(10)),
     ];
+    let rule = |path: &str| WorkloadRule {
+        path: path.parse().unwrap(),
+        qos_class: QosClass::Burstable,
+        priority: 0,
+        requests: ResourceList::new(),
+    };
+    let rules = vec![rule("/work-*"), rule("/system.slice/work-*"), rule("/work-a/*")];
     for (cgroups, kube, system) in table {
         let mut sample = sample(1, cgroups, 0);
         let pods = cgroups.iter().find(|(path, ..)| path.contains("kubepods"));
         sample.kubepods = pods.map(|(path, ..)| CgroupPath((*path).into()));
-        let All { kube: a, system: b, .. } = Readings::new(Node::default()).of(&sample, None);
+        let All { kube: a, system: b, .. } =
+            Readings::new(Node::default(), rules.clone()).of(&sample, None);
         let mib = |used: &Used| used.memory.map(|bytes| bytes.0 / MIB);
         assert_eq!((mib(&a), mib(&b)), (kube, system), "{cgroups:?}");
     }
@@ -83,7 +95,7 @@ fn readings_of_reserved_cgroups() {
         let (kube_reserved_cgroup, system_reserved_cgroup) = (kube.into(), system.into());
         let node =
             Node { cgroup_driver, kube_reserved_cgroup, system_reserved_cgroup, ..Node::default() };
-        let mut readings = Readings::new(node);
+        let mut readings = Readings::new(node, Vec::new());
         let sample = sample(1, &cgroups, 0);
         let All { kube: a, system: b, .. } = readings.of(&sample, None);
         let mib = [a, b].map(|used| used.memory.map_or(0, |bytes| bytes.0 / MIB));

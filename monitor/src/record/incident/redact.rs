@@ -32,11 +32,12 @@ use isobar_core::room;
 /// Words beside those that decisions depend on: fields of structs that are written as maps, kinds of
 /// owners, systemd's slices, the kubelet's directory, and limits of cgroups. They tell of no node.
 #[rustfmt::skip]
-const WORDS: [&str; 41] = [
+const WORDS: [&str; 45] = [
     "scope", "resource", "type", "status", "phase", "measure", "threshold", "avg10", "avg60", "seen", "since", "judged", "why",
     "others", "own", "taken", "late", "limited", "short", "cost", "ReplicaSet", "DaemonSet", "StatefulSet", "Job",
     "ReplicationController", "Node", "system-cluster-critical", "system", "user", "machine",
     "kubelet", "/var/lib/kubelet",
+    "/proc/pressure/cpu", "/proc/pressure/memory", "/proc/pressure/io", "/proc/pressure/irq",
     "memory.min", "memory.high", "memory.max", "memory.swap.max", "cpu.weight", "cpu.max",
     "cpuset.cpus", "pids.max", "hugetlb.2MB.max",
 ];

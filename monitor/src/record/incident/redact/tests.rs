@@ -48,6 +48,7 @@ fn text_replaces_names_and_keeps_what_joins() {
         ("acme/SystemCPUContentionPressure".into(), "name1/SystemCPUContentionPressure".into()),
         ("memory.available".into(),              "memory.available".into()),
         ("/".into(),                             "/".into()),
+        ("/proc/pressure/irq".into(),            "/proc/pressure/irq".into()),
         ("/system.slice/pay.service".into(),     "/system.slice/name1.service".into()),
         ("/system.slice/sshd@7-acme.service".into(), "/system.slice/sshd@name1.service".into()),
         ("/system.slice/getty@acme.service".into(), "/system.slice/name1.service".into()),
