@@ -9,8 +9,10 @@ use std::path::Path;
 
 use crate::cli::{agent_at, made_up_agent};
 use crate::sampling::data;
+use isobar::clock;
 use isobar::record::reader::Recording;
 use isobar::record::replay::{Replay, Replayed};
+use isobar_core::model::snapshot::Snapshot;
 use isobar_core::policy::engine::Step;
 use trycmd::TestCases;
 
@@ -38,7 +40,8 @@ fn explain_of_a_leak() {
         }
         Replayed::Notice(_) => None,
     });
-    let step = Step { decision: acted.unwrap(), ..Step::default() };
+    let snapshot = Snapshot { at: clock::now(), ..Snapshot::default() };
+    let step = Step { decision: acted.unwrap(), snapshot, ..Step::default() };
     let sessions = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/pure/sessions");
     cases(agent_at(step)).case(sessions.join("leak/*.md"));
 }

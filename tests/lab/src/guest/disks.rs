@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
+use rustix::fs::statvfs;
 
 use crate::amount::Memory;
 use crate::form::Form;
@@ -13,6 +14,8 @@ use crate::shell::quietly;
 
 /// Where the disk is.
 const DISK: &str = "/disk";
+/// What the file that a large one is made of takes, and more.
+const MARGIN: u64 = 64 << 20;
 
 /// The files that the scenario needs, on a disk that is formatted once a boot.
 pub(super) fn make_files(form: &Form) -> Result<()> {
@@ -29,6 +32,7 @@ pub(super) fn make_files(form: &Form) -> Result<()> {
         if fs::metadata(path).is_ok_and(|there| there.len() >= file.size.0) {
             continue;
         }
+        make_room(form, file.size.0)?;
         let mut dd = Command::new("dd");
         dd.args(["if=/bin/lab", "bs=1M", "count=8"]).arg(format!("of={path}.part"));
         quietly(&mut dd)?;
@@ -38,6 +42,23 @@ pub(super) fn make_files(form: &Form) -> Result<()> {
             format!("for i in $(seq 0 8 {count}); do cat {path}.part; done >{path} && sync");
         quietly(repeat.args(["-c", &script]))?;
         fs::remove_file(format!("{path}.part"))?;
+    }
+    Ok(())
+}
+
+/// Removes what scenarios before this one have left, if the disk has no `size` more.
+fn make_room(form: &Form, size: u64) -> Result<()> {
+    let is_asked =
+        |path: &Path| form.file.iter().any(|file| Path::new(file.path.get_ref()) == path);
+    let free = statvfs(DISK)?;
+    if free.f_bavail * free.f_frsize > size + MARGIN {
+        return Ok(());
+    }
+    for entry in fs::read_dir(DISK)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() && !is_asked(&entry.path()) {
+            fs::remove_file(entry.path())?;
+        }
     }
     Ok(())
 }
