@@ -110,6 +110,7 @@ impl Node {
                 min: Some(Limit::At(0)),
                 swap_max: Some(Limit::Max),
                 events: Some(MemoryEvents::default()),
+                oom_at: None,
                 stat: Some(MemoryStat {
                     anon: Bytes(1 << 31),
                     active_anon: Bytes(1 << 31),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::reader::{Entry, Marked, ReadError, Recorded, Recording};
 use isobar_core::model::decision::Decision;
-use isobar_core::model::kills::{Cgroups, kills};
+use isobar_core::model::kills::{Cgroups, named};
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::{Moment, Sample};
 use isobar_core::model::settings::Settings;
@@ -103,11 +103,11 @@ impl Run {
             self.settings = settings;
         }
         let before = known.before.as_ref();
-        for kill in kills(before.map(Cgroups::from), (&sample).into()) {
+        let snapshot = Snapshot::between(before, &sample, &mut known.averages);
+        for kill in named(&snapshot.oom_kills, before.map(Cgroups::from), (&sample).into()) {
             self.oom_kills.insert(0, kill);
         }
         self.oom_kills.truncate(OOM_KILLS_KEPT);
-        let snapshot = Snapshot::between(before, &sample, &mut known.averages);
         known.before = Some(sample);
         self.last = Some((snapshot, decision));
     }

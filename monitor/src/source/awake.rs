@@ -8,7 +8,7 @@ use isobar_core::model::cgroup::CgroupId;
 /// The cgroups whose own tasks may have run since the last reading.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Awake {
-    /// Nobody saw: all.
+    /// Not known: all.
     #[default]
     Unknown,
     /// All others have slept.

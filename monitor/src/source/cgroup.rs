@@ -11,10 +11,12 @@ mod descriptors;
 pub(super) mod files;
 mod group;
 mod idle;
+mod kills;
 mod listing;
 mod missing;
 pub(crate) mod parse;
 mod quiet;
+mod walk;
 mod xattr;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,6 +34,7 @@ use self::files::File;
 use self::group::{Child, Group, Reading};
 use self::listing::Listing;
 use self::missing::Missing;
+use self::walk::{Subtrees, Walk};
 use super::awake::Awake;
 use super::gap::{Gaps, ReadError};
 use super::mounts::{DIRECTORY, Root};
@@ -63,40 +66,6 @@ pub(crate) struct Tree {
     pub(crate) root: Root,
     groups: BTreeMap<CgroupId, Group>,
     reader: Reader,
-}
-
-/// The state of one tick's walk.
-struct Walk<'a> {
-    tick: &'a Tick,
-    to_visit: Vec<CgroupId>,
-    found: BTreeMap<CgroupId, Arc<Cgroup>>,
-    /// Listed again because a child was found removed. At most once a tick: a process that creates
-    /// and removes cgroups quickly must not keep the agent listing.
-    listed_again: BTreeSet<CgroupId>,
-    awake: Subtrees,
-    /// In the last tick there were too few descriptors to keep.
-    is_short: bool,
-    gaps: &'a mut Gaps,
-}
-
-/// Cgroups in which something may have run since the last reading, or below which it may.
-enum Subtrees {
-    All,
-    These { roots: BTreeSet<CgroupId>, by_queue: bool },
-}
-
-impl Walk<'_> {
-    /// Asked of parents first.
-    fn is_awake(&mut self, group: &Group) -> bool {
-        let Subtrees::These { roots, by_queue } = &mut self.awake else { return true };
-        let has_queue = !*by_queue || group.files.has(File::CpuWeight);
-        let parent_is = || group.parent().is_some_and(|parent| roots.contains(&parent));
-        let is_awake = roots.contains(&group.id) || !has_queue && parent_is();
-        if is_awake {
-            roots.insert(group.id);
-        }
-        is_awake
-    }
 }
 
 impl Tree {
@@ -163,7 +132,9 @@ impl Tree {
             }
         }
         missing.finish(&self.root, walk.gaps);
-        walk.found
+        let Walk { mut found, gaps, .. } = walk;
+        self.catch_up(&mut found, tick, gaps);
+        found
     }
 
     /// The cgroups that are awake, and all above them.
@@ -207,6 +178,7 @@ impl Tree {
         let is_delegated = stat.st_uid != 0 || parent.is_some_and(|parent| parent.is_delegated);
         let takes_preference =
             stat.st_uid == 0 || parent.is_some_and(|parent| parent.uid == stat.st_uid);
+        let is_killed_above = parent.is_some_and(|parent| parent.is_killed);
         let mut quiet_above =
             parent.map(|up| up.quiet.files(walk.tick.now, &group.quiet)).unwrap_or_default();
         // The root's is filled from the disks' own statistics, which a queue may not keep.
@@ -225,7 +197,16 @@ impl Tree {
             return Ok(group.sleep_on(walk.is_short, &mut reader.budget));
         }
         let (tick, gaps) = (walk.tick, &mut *walk.gaps);
-        group.read(&mut Reading { dir, root, tick, reader, gaps, takes_preference, quiet_above })
+        group.read(&mut Reading {
+            dir,
+            root,
+            tick,
+            reader,
+            gaps,
+            takes_preference,
+            quiet_above,
+            is_killed_above,
+        })
     }
 
     /// Leaves a cgroup that was removed out of this tick. Another may have taken its place without

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::is_default;
 use super::psi::Pressures;
-use super::units::{Bytes, Micros};
+use super::units::{Bytes, Micros, Nanos};
 
 /// What the root is called in a sentence.
 pub const ROOT: &str = "the root cgroup";
@@ -196,6 +196,10 @@ pub struct MemoryFiles {
     pub swap_max: Option<Limit>,
     /// `memory.events`: the subtree's counts.
     pub events: Option<MemoryEvents>,
+    /// When `oom` of `events` last grew, if that was before this reading and the kernel has killed no process
+    /// since: it counts a limit that is reached first, then prints its report, which may take seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oom_at: Option<Nanos>,
     /// `memory.stat`, the keys that decisions need.
     pub stat: Option<MemoryStat>,
 }

@@ -5,12 +5,17 @@ use std::collections::BTreeMap;
 use std::iter;
 use std::sync::Arc;
 
-use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath};
+use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, Limit, MemoryFiles};
 use crate::model::places::Places;
 use crate::model::sample::Sample;
 use crate::model::snapshot::Along;
-use crate::model::stall::{KernelStalls, OomKill, OomRecord};
+use crate::model::stall::{OomKill, OomRecord};
+use crate::model::units::Nanos;
 use crate::model::workload::{Pods, by_cgroup_uid, name_at};
+
+/// How long the kernel may print its report of a limit that is reached before it kills: to a serial line
+/// it does so byte by byte.
+const REPORT: Nanos = Nanos(10 * Nanos::SECOND.0);
 
 /// The cgroups of a tick, and what their names follow from.
 #[derive(Debug, Clone, Copy)]
@@ -37,9 +42,15 @@ impl Cgroups<'_> {
 /// may.
 pub(crate) fn told(before: Option<Cgroups<'_>>, now: Cgroups<'_>) -> Vec<OomKill> {
     let counted = || before.map(|before| counted(before, now)).unwrap_or_default();
-    let tells = |kernel: &&KernelStalls| kernel.covers.oom_kills || !kernel.oom_kills.is_empty();
-    let kernel = now.rest.kernel.as_ref().filter(tells);
-    let Some(mut kills) = kernel.map(|kernel| kernel.oom_kills.clone()) else { return counted() };
+    let covers =
+        |tick: Cgroups<'_>| tick.rest.kernel.as_ref().map(|kernel| kernel.covers.oom_kills);
+    let kernel = now.rest.kernel.iter().flat_map(|kernel| &kernel.oom_kills);
+    let mut kills: Vec<_> = kernel.cloned().collect();
+    // What it saw while it could not be read, it tells later.
+    let tells = covers(now).or_else(|| covers(before?)).unwrap_or_default();
+    if kills.is_empty() && !tells {
+        return counted();
+    }
     if kills.iter().any(|kill| !kill.limit_known) {
         let counted = counted();
         for kill in kills.iter_mut().filter(|kill| !kill.limit_known) {
@@ -69,33 +80,51 @@ pub(crate) fn counted(before: Cgroups<'_>, now: Cgroups<'_>) -> Vec<OomKill> {
             *above = above.saturating_sub(*n);
         }
     }
-    let below_root = |id: &CgroupId| now.cgroups.get(id).is_some_and(|one| !one.path.is_root());
-    // `None`: not read.
-    let has_reached = |id: CgroupId| {
-        let events = |tick: Cgroups<'_>| Some(tick.cgroups.get(&id)?.memory.events?.oom);
-        Some(events(before)? < events(now)?)
-    };
     let kill = |(victim, n): (&CgroupId, &u64)| {
-        let up = iter::successors(Some(*victim), parent).take_while(below_root);
-        let reached: Vec<_> = up.map(|id| (id, has_reached(id))).collect();
-        let limit = reached.iter().find(|(_, reached)| *reached == Some(true)).map(|(id, _)| *id);
+        let limit = limit(*victim, before, now);
         OomKill {
             at: now.rest.at.boot,
             victim: *victim,
             victim_pid: None,
             victim_comm: None,
             more: n - 1,
-            limit,
-            limit_known: limit.is_some() || reached.iter().all(|(_, reached)| reached.is_some()),
+            limit: limit.flatten(),
+            limit_known: limit.is_some(),
             trigger: CgroupId::UNKNOWN,
         }
     };
     own.iter().filter(|(_, n)| **n > 0).map(kill).collect()
 }
 
-/// The kills that the tick `now` tells of; the tick before may have cgroups that are gone.
+/// The lowest cgroup above a victim whose limit was reached, `Some(None)` if that was the node; `None` if it is
+/// not known.
+fn limit(victim: CgroupId, before: Cgroups<'_>, now: Cgroups<'_>) -> Option<Option<CgroupId>> {
+    let mut at = now.cgroups.get(&victim).map(|one| (victim, one));
+    while let Some((id, one)) = at.filter(|(_, one)| !one.path.is_root()) {
+        let MemoryFiles { events, max, oom_at, .. } = one.memory;
+        let counted = before.cgroups.get(&id)?.memory.events?.oom < events?.oom;
+        let is_recent = |at| now.rest.at.boot.since(at) <= REPORT;
+        if counted || oom_at.is_some_and(is_recent) {
+            // All above a limit count with it, and it may have gone with its cgroup.
+            return (max != Some(Limit::Max)).then_some(Some(id));
+        }
+        let above = one.parent?;
+        at = now.cgroups.get(&above).map(|one| (above, one));
+    }
+    Some(None)
+}
+
+/// The kills that the tick `now` tells of.
 pub fn kills<'a>(before: Option<Cgroups<'a>>, now: Cgroups<'a>) -> Vec<OomRecord> {
-    let kills = told(before, now);
+    named(&told(before, now), before, now)
+}
+
+/// The same, where it is known which; the tick before may have cgroups that are gone.
+pub fn named<'a>(
+    kills: &[OomKill],
+    before: Option<Cgroups<'a>>,
+    now: Cgroups<'a>,
+) -> Vec<OomRecord> {
     if kills.is_empty() {
         return Vec::new();
     }
@@ -118,8 +147,8 @@ pub fn kills<'a>(before: Option<Cgroups<'a>>, now: Cgroups<'a>) -> Vec<OomRecord
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::cgroup::{MemoryEvents, MemoryFiles};
-    use crate::model::stall::Coverage;
+    use crate::model::cgroup::MemoryEvents;
+    use crate::model::stall::{Coverage, KernelStalls};
 
     /// Cgroups by id, with the one above, and how often an OOM kill was for want of memory at their limit
     /// and of a process below them; `None` is not read. The cgroup 1 is the root.
@@ -136,7 +165,9 @@ mod tests {
                 oom_kill,
                 ..MemoryEvents::default()
             });
-            let memory = MemoryFiles { events, ..MemoryFiles::default() };
+            // As a slice of a QoS class.
+            let max = Some(if id == 2 { Limit::Max } else { Limit::At(9) });
+            let memory = MemoryFiles { events, max, ..MemoryFiles::default() };
             let parent = (id != 1).then_some(CgroupId(parent));
             let path = CgroupPath(path.into());
             let one = Cgroup { path, parent, memory, ..Cgroup::default() };
@@ -167,6 +198,9 @@ mod tests {
             ("the victim's cgroup is gone",
                 &[root, (2, 1, Some((1, 1))), (3, 2, Some((1, 1))), (5, 3, none)],
                 &[(3, 1, Some(3), true)]),
+            ("the victim's cgroup is gone, and its pod's with the limit",
+                &[root, (2, 1, Some((1, 1)))],
+                &[(2, 1, None, false)]),
             ("one of two victims' cgroups is gone",
                 &[root, (2, 1, Some((2, 2))), (3, 2, Some((2, 2))), (4, 3, Some((0, 1)))],
                 &[(3, 1, Some(3), true), (4, 1, Some(3), true)]),
@@ -193,16 +227,16 @@ mod tests {
 
     #[test]
     fn what_the_kernel_side_tells_is_not_counted_again() {
-        let before = sample(&[(1, 0, None), (2, 1, Some((0, 0)))]);
-        let counted = sample(&[(1, 0, None), (2, 1, Some((1, 1)))]);
-        let seen = OomKill { victim: CgroupId(2), victim_pid: Some(7), ..OomKill::default() };
+        let before = sample(&[(1, 0, None), (3, 1, Some((0, 0)))]);
+        let counted = sample(&[(1, 0, None), (3, 1, Some((1, 1)))]);
+        let seen = OomKill { victim: CgroupId(3), victim_pid: Some(7), ..OomKill::default() };
         let elsewhere = OomKill { victim: CgroupId(9), ..seen.clone() };
         #[rustfmt::skip]
         let table = [
             // whether the kernel side runs, and tells of kills; what it saw; the pid and limit that are told
-            (None,        &seen,      (None,    Some(2), true)),
-            (Some(false), &seen,      (None,    Some(2), true)),
-            (Some(true),  &seen,      (Some(7), Some(2), true)),
+            (None,        &seen,      (None,    Some(3), true)),
+            (Some(false), &seen,      (None,    Some(3), true)),
+            (Some(true),  &seen,      (Some(7), Some(3), true)),
             (Some(true),  &elsewhere, (Some(7), None,    false)),
         ];
         for (tells, seen, (pid, limit, is_known)) in table {
@@ -219,5 +253,34 @@ mod tests {
             assert_eq!(told.collect::<Vec<_>>(), [(pid, limit, is_known)], "{tells:?}");
         }
         assert_eq!(told(None, (&counted).into()), [], "the first tick");
+        let covers = Coverage { oom_kills: true, ..Coverage::default() };
+        let before =
+            Sample { kernel: Some(KernelStalls { covers, ..KernelStalls::default() }), ..before };
+        let told = told(Some((&before).into()), (&counted).into());
+        assert_eq!(told, [], "it could not be read in one tick, and tells in the next");
+    }
+
+    #[test]
+    fn limit_may_be_reached_ticks_before_the_kill() {
+        let before = sample(&[(1, 0, None), (2, 1, Some((1, 0))), (3, 2, Some((1, 0)))]);
+        let now = sample(&[(1, 0, None), (2, 1, Some((1, 1))), (3, 2, Some((1, 1)))]);
+        let second = Nanos::SECOND.0;
+        #[rustfmt::skip]
+        let table = [
+            // seconds since the limit of 3 was reached without a kill, the limit that is told
+            (Some(4),  Some(CgroupId(3))),
+            (Some(11), None),
+            (None,     None),
+        ];
+        for (ago, want) in table {
+            let mut now = now.clone();
+            now.at.boot = Nanos(60 * second);
+            let one = Arc::make_mut(now.cgroups.get_mut(&CgroupId(3)).unwrap());
+            one.memory.oom_at = ago.map(|ago| Nanos((60 - ago) * second));
+            let [kill] = &told(Some((&before).into()), (&now).into())[..] else {
+                panic!("{ago:?}")
+            };
+            assert_eq!((kill.victim, kill.limit, kill.limit_known), (CgroupId(3), want, true));
+        }
     }
 }

@@ -143,6 +143,13 @@ pub struct Scope {
 }
 
 impl Scope {
+    /// How long tasks stalled for memory at limits of its own, or of its pod or slice.
+    pub fn stalled_at_limits(&self) -> Nanos {
+        let causes = self.memory.iter().flat_map(|memory| &memory.causes);
+        let own = causes.filter(|(cause, _)| cause.is_own_limit());
+        own.fold(Nanos(0), |sum, (_, wait)| sum.plus(wait.union.now))
+    }
+
     /// The uid of the pod that it is.
     pub(crate) fn pod_uid(&self) -> Option<&str> {
         match &self.place {

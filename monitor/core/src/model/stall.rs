@@ -146,6 +146,11 @@ impl MemoryCause {
     pub fn is_shortage(self) -> bool {
         matches!(self, Self::Global | Self::AllocatableLimit)
     }
+
+    /// True if a cgroup was at a limit of its own, or its pod or slice was, and the node was not short.
+    pub fn is_own_limit(self) -> bool {
+        matches!(self, Self::OwnLimit | Self::OwnHigh | Self::AncestorLimit)
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -188,7 +193,7 @@ pub struct OomKill {
     /// On the boot clock.
     pub at: Nanos,
     pub victim: CgroupId,
-    /// The killed process; `None` where the kernel counts its kills alone.
+    /// The killed process; `None` where kills are only counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub victim_pid: Option<u32>,
     /// Its `comm`, at most 15 bytes of any kind; `None` where the kernel tells the pid alone (before

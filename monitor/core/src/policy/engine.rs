@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::cgroup::CgroupId;
 use crate::model::decision::{Assessment, Decision, InForce, Met, Order, Ranking, Target};
-use crate::model::kills::{Cgroups, kills};
+use crate::model::kills::{Cgroups, named};
 use crate::model::sample::Sample;
 use crate::model::settings::Settings;
 use crate::model::snapshot::{Averages, Snapshot};
@@ -251,7 +251,7 @@ impl Engine {
         let (tick, at, generation) = (sample.tick, sample.at, settings.generation);
         let ended = ended(&sample, settings.relief.budget_window);
         let before = standing.before.as_ref().map(Cgroups::from);
-        let oom_kills = kills(before, (&sample).into());
+        let oom_kills = named(&snapshot.oom_kills, before, (&sample).into());
         standing.before = Some(sample);
         let decision = Decision { tick, at, generation, assessment, ranking, relief };
         Step { snapshot, decision, oom_kills, kubepods, next_targets, ended }

@@ -14,6 +14,7 @@ use isobar_core::model::cgroup::Limit;
 use isobar_core::model::decision::StepKind;
 use isobar_core::model::limit::{LimitResult, LimitState, NodeResources};
 use isobar_core::model::quantity::ResourceList;
+use isobar_core::model::snapshot::Scope;
 use isobar_core::policy::scope::kubepods;
 use isobar_core::view::View;
 use isobar_core::view::foresight::OomLimit;
@@ -37,10 +38,10 @@ pub(super) fn write(families: &mut Families<'_>, view: &View, totals: &Totals) -
     families.write(&KILLED_PROCESSES, [([], steps.ended)])?;
     families.write(&FREED, [([], steps.freed)])?;
 
-    let events =
-        view.snapshot.scopes.values().filter_map(|scope| scope.files.as_ref()?.memory.events);
+    let counts =
+        |scope: &Scope| scope.files.as_ref().is_some_and(|one| one.memory.events.is_some());
     // Where no source tells of kills, that none was seen does not mean that there was none.
-    let is_seen = view.snapshot.covers.oom_kills || events.count() > 0;
+    let is_seen = view.snapshot.covers.oom_kills || view.snapshot.scopes.values().any(counts);
     let kills =
         |limit: OomLimit| ([limit.name()], totals.oom_kills.get(&limit).copied().unwrap_or(0));
     let kills = is_seen.then_some(OomLimit::ALL.map(kills));

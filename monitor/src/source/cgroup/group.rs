@@ -18,7 +18,7 @@ use crate::source::mounts::{Extent, Root};
 use crate::source::pressure::LastRead;
 use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath, CpuFiles, IoLimit, MemoryFiles};
 use isobar_core::model::sample::{Gap, GapReason};
-use isobar_core::model::units::Micros;
+use isobar_core::model::units::{Micros, Nanos};
 
 #[derive(Debug, Default)]
 pub(crate) struct Group {
@@ -50,6 +50,10 @@ pub(crate) struct Group {
     idle_since: Option<Micros>,
     /// Memory was reclaimed from it or from a cgroup below since the reading before the last.
     is_reclaimed: bool,
+    /// The kernel's OOM killer has killed in it or below since the reading before the last.
+    pub(crate) is_killed: bool,
+    /// See [`MemoryFiles::oom_at`].
+    oom_at: Option<Nanos>,
     /// The tick in which the settings were read; `None` if the set of files has changed since.
     settings_at: Option<u64>,
     last: Arc<Cgroup>,
@@ -74,6 +78,8 @@ pub(crate) struct Reading<'a> {
     pub(crate) takes_preference: bool,
     /// Files that stand still in the parent.
     pub(crate) quiet_above: FileSet,
+    /// The parent counts OOM kills that it did not count before.
+    pub(crate) is_killed_above: bool,
 }
 
 impl Group {
@@ -137,20 +143,20 @@ impl Group {
         self.descriptors.iter_mut().for_each(|slot| budget.close(slot));
     }
 
-    /// Whether the last reading is still true of a cgroup that has slept since: it was idle then, and
-    /// nobody took memory from it; `above` is its parent.
+    /// Whether the last reading is still true of a cgroup that has slept since: it was idle then, no
+    /// memory was taken from it, and no process of it was killed; `above` is its parent.
     pub(crate) fn may_sleep_on(&self, above: &Self, tick: &Tick) -> bool {
         let none = FileSet::default();
         // A gap is reported in every sample, so its file is read for each.
         let is_whole = self.failed == none && self.unknown == none && self.settings_at.is_some();
-        let is_reclaimed = tick.is_reclaimed || above.is_reclaimed;
+        let is_touched = tick.is_reclaimed || above.is_reclaimed || above.is_killed;
         let is_due = self.relist || due(tick.number, self.id, Self::ASLEEP_EVERY);
-        self.idle_since.is_some() && is_whole && !is_reclaimed && !is_due
+        self.idle_since.is_some() && is_whole && !is_touched && !is_due
     }
 
     /// The last reading again. Where descriptors are short, those that run need its files' more.
     pub(crate) fn sleep_on(&mut self, is_short: bool, budget: &mut Budget) -> Arc<Cgroup> {
-        self.is_reclaimed = false;
+        (self.is_reclaimed, self.is_killed) = (false, false);
         if is_short {
             self.close_files(budget);
         }
@@ -191,7 +197,8 @@ impl Group {
         let is_due = due(on.tick.number, self.id, Self::ALL_EVERY);
         // First, so that a task that runs during this reading shows in the next tick's usage.
         self.read_files(File::COUNTERS, &mut now, on)?;
-        if is_due || self.relist || self.idle_since.is_none() || self.idle_since != now.cpu.usage {
+        let is_idle = self.idle_since.is_some() && self.idle_since == now.cpu.usage;
+        if is_due || self.relist || on.is_killed_above || !is_idle {
             self.read_events(is_due, &mut now, on)?;
         } else {
             idle::carry(&self.last, &mut now);
@@ -208,6 +215,31 @@ impl Group {
         }
         let scanned = |cgroup: &Cgroup| cgroup.memory.stat.map(|stat| stat.pgscan);
         self.is_reclaimed = scanned(&self.last) != scanned(&now);
+        self.is_killed = false;
+        now.memory.oom_at = self.oom_at;
+        self.note_oom(&now, on.tick.now);
+        self.last = Arc::new(now);
+        Ok(Arc::clone(&self.last))
+    }
+
+    /// Compares the last reading with the next.
+    fn note_oom(&mut self, now: &Cgroup, at: Nanos) {
+        let Some((before, now)) = self.last.memory.events.zip(now.memory.events) else { return };
+        if before.oom_kill < now.oom_kill {
+            (self.is_killed, self.oom_at) = (true, None);
+        } else if before.oom < now.oom {
+            self.oom_at = Some(at);
+        }
+    }
+
+    /// The last reading with `memory.events` read once more.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub(crate) fn read_kills(&mut self, on: &mut Reading<'_>) -> Result<Arc<Cgroup>, ReadError> {
+        let mut now = Cgroup::clone(&self.last);
+        self.read_files([File::MemoryEvents], &mut now, on)?;
+        self.note_oom(&now, on.tick.now);
         self.last = Arc::new(now);
         Ok(Arc::clone(&self.last))
     }

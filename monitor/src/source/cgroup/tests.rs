@@ -1,4 +1,5 @@
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 
 use isobar_core::model::sample::GapReason;
 use rustix::fs::{CWD, mkdirat};
@@ -21,6 +22,16 @@ fn due_spreads_turns_evenly() {
     }
 }
 
+fn tick(number: u64) -> Tick {
+    Tick {
+        number,
+        now: Nanos(number * Nanos::SECOND.0),
+        pressure: Pressures::default(),
+        is_pressure_new: true,
+        is_reclaimed: false,
+    }
+}
+
 /// Directories within each other, each with a name of 200 bytes: from the 21st on the path is longer
 /// than the 4,096 bytes that the kernel takes.
 fn nest(top: &std::path::Path, n_levels: usize) -> Result<()> {
@@ -38,13 +49,6 @@ fn read_tells_what_cannot_be_read_from_what_is_gone() {
     let top = tempfile::tempdir().unwrap();
     nest(top.path(), 21).unwrap();
     // Without a descriptor to keep each directory is opened by its path in each tick.
-    let tick = |number| Tick {
-        number,
-        now: Nanos(number * Nanos::SECOND.0),
-        pressure: Pressures::default(),
-        is_pressure_new: true,
-        is_reclaimed: false,
-    };
     let mut tree = Tree::new(Root::open(top.path()).unwrap(), Budget::of(0));
     for number in 1..=3 {
         let mut gaps = Gaps::default();
@@ -106,4 +110,51 @@ fn sleepers_give_their_descriptors_to_those_that_run() {
     usage(&who, "runs");
     write("runs", 3);
     assert_eq!(usage(&who, "runs"), (id, 2), "the sleepers have given theirs back");
+}
+
+#[test]
+fn oom_kills_are_counted_below_and_above_in_one_tick() {
+    let top = tempfile::tempdir().unwrap();
+    let (above, below) = (top.path().join("a"), top.path().join("a/b"));
+    fs::create_dir_all(&below).unwrap();
+    let write = |dir: &std::path::Path, file: &str, text: &str| {
+        fs::write(dir.join(file), text).unwrap();
+    };
+    let none = "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n";
+    let killed =
+        |n: u64| format!("low 0\nhigh 0\nmax 0\noom {n}\noom_kill {n}\noom_group_kill 0\n");
+    for dir in [&above, &below] {
+        for file in ["cpu.pressure", "memory.pressure", "io.pressure"] {
+            write(dir, file, none);
+        }
+        write(dir, "memory.events", &killed(0));
+        write(dir, "cpu.stat", "usage_usec 5\n");
+    }
+    let mut tree = Tree::new(Root::open(top.path()).unwrap(), Budget::of(64));
+    let running = CgroupId(fs::metadata(&above).unwrap().ino());
+    let awake = Awake::These { cgroups: [running].into(), by_queue: false };
+    let mut gaps = Gaps::default();
+    let kills = |found: &BTreeMap<CgroupId, Arc<Cgroup>>| {
+        let of =
+            |path: &str| found.values().find(|one| &*one.path.0 == path).unwrap().memory.events;
+        ["/a", "/a/b"].map(|path| of(path).unwrap().oom_kill)
+    };
+    for number in 1..=4 {
+        assert_eq!(kills(&tree.read(&tick(number), &awake, &mut gaps)), [0, 0]);
+    }
+    // What is killed below has not run yet, and seems to be asleep.
+    for n in 1..=12 {
+        for dir in [&above, &below] {
+            write(dir, "memory.events", &killed(n));
+        }
+        write(&above, "cpu.stat", &format!("usage_usec {}\n", 5 + n));
+        assert_eq!(kills(&tree.read(&tick(4 + n), &awake, &mut gaps)), [n, n]);
+    }
+    // One comes while the tree is read, after what lies above.
+    write(&below, "memory.events", &killed(13));
+    write(&below, "cpu.stat", "usage_usec 6\n");
+    let mut found = tree.read(&tick(17), &awake, &mut gaps);
+    write(&above, "memory.events", &killed(13));
+    tree.catch_up(&mut found, &tick(17), &mut gaps);
+    assert_eq!(kills(&found), [13, 13]);
 }

@@ -8,7 +8,6 @@ use super::{Doings, Entry, HarmByParty, Party, Squeezed, There, Tree};
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, IoStat};
 use crate::model::sample::Sample;
 use crate::model::snapshot::{Along, Scope};
-use crate::model::stall::MemoryCause;
 use crate::model::units::{Nanos, Percent, scale};
 use crate::policy::rank::contender::Harm;
 use crate::policy::workload::{Parties, above};
@@ -50,7 +49,7 @@ impl<'a> Share<'a> {
             Part {
                 waited: of_interval(shortage, tree.snapshot.interval),
                 short: of_interval(shortage, tree.snapshot.interval),
-                limited: limited(scope),
+                limited: scope.stalled_at_limits(),
                 ..Part::default()
             }
         })
@@ -222,7 +221,7 @@ fn charged(scope: &Scope, now: &Cgroup, earlier: Option<&Cgroup>) -> Option<[u64
     let current = |files: &Cgroup| files.memory.current.map(|bytes| bytes.0);
     let before = earlier.map_or(Some(0), current)?;
     let stats = now.memory.stat.zip(earlier.and_then(|earlier| earlier.memory.stat));
-    let reclaimed = match (limited(scope), stats) {
+    let reclaimed = match (scope.stalled_at_limits(), stats) {
         (Nanos(0), Some((now, earlier))) => now.pgsteal.saturating_sub(earlier.pgsteal),
         _ => 0,
     };
@@ -241,15 +240,6 @@ fn moved(_: &Scope, now: &Cgroup, earlier: Option<&Cgroup>) -> Option<[u64; 2]> 
 /// What disks do for so many bytes in so many requests.
 fn cost(bytes: u64, requests: u64) -> u64 {
     bytes.saturating_add(requests.saturating_mul(REQUEST))
-}
-
-/// Memory stall at the party's own limits.
-fn limited(scope: &Scope) -> Nanos {
-    let causes = scope.memory.iter().flat_map(|memory| &memory.causes);
-    let own = causes.filter(|(cause, _)| {
-        matches!(cause, MemoryCause::OwnLimit | MemoryCause::OwnHigh | MemoryCause::AncestorLimit)
-    });
-    own.fold(Nanos(0), |sum, (_, cause)| sum.plus(cause.union.now))
 }
 
 /// A share of the interval, as time.
