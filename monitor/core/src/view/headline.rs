@@ -179,8 +179,8 @@ fn sufferer(snapshot: &Snapshot, resource: Resource) -> Told {
         Resource::Cpu => losses(snapshot),
         Resource::Memory | Resource::Io => Vec::new(),
     };
-    let Some(Sufferer { id, scope, lost, time }) = sufferers(snapshot, resource).into_iter().next()
-    else {
+    let all = sufferers(snapshot, resource);
+    let Some(Sufferer { id, scope, lost, time, .. }) = all.first().copied() else {
         let unknown = match is_measured(snapshot, resource) {
             // A wait is counted once it ends.
             true => "No wait of a pod or service was seen in the last tick",
@@ -225,7 +225,10 @@ fn sufferer(snapshot: &Snapshot, resource: Resource) -> Told {
     // As the lists of who lost to whom have it: waits are summed over tasks.
     let (what, figure) = match (millis(lost, snapshot), millis(time, snapshot)) {
         (0, millis_per_second) => (
-            format!("waits most: {millis_per_second} ms"),
+            match all.iter().any(|one| one.time > time) {
+                true => format!("waits most at no limit of its own: {millis_per_second} ms"),
+                false => format!("waits most: {millis_per_second} ms"),
+            },
             Figure::Waited { resource, victim, aggressor: by, millis_per_second },
         ),
         (millis_per_second, _) => (

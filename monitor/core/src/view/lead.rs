@@ -98,9 +98,12 @@ pub(super) struct Sufferer<'a> {
     pub(super) lost: Nanos,
     /// How long it waited in the interval, but for its own tasks.
     pub(super) time: Nanos,
+    /// The part of it that is not known to be for a limit of its own.
+    pub(super) beyond_limits: Nanos,
 }
 
-/// Who waits for a resource, those first that lost most, and of equals those that waited longest.
+/// Who waits for a resource, those first that lost most, and of equals those that waited longest for what is
+/// no limit of their own.
 pub(super) fn sufferers(snapshot: &Snapshot, resource: Resource) -> Vec<Sufferer<'_>> {
     let (own, lost) = match resource {
         Resource::Cpu => {
@@ -121,11 +124,16 @@ pub(super) fn sufferers(snapshot: &Snapshot, resource: Resource) -> Vec<Sufferer
     let units = snapshot.scopes.iter().filter(|(_, scope)| Level::Units.shows(scope));
     let waiting = units.filter_map(|(id, scope)| {
         let lost = lost.get(id).copied().unwrap_or_default();
-        Some(Sufferer { id: *id, scope, lost, time: time(id, scope)? })
+        let time = time(id, scope)?;
+        let at_limits = match resource {
+            Resource::Memory => scope.stalled_at_limits(),
+            Resource::Cpu | Resource::Io => Nanos(0),
+        };
+        Some(Sufferer { id: *id, scope, lost, time, beyond_limits: time.since(at_limits) })
     });
     let mut waiting: Vec<_> = waiting.filter(|one| one.time > Nanos(0)).collect();
-    let key = |one: &Sufferer<'_>| -> (Nanos, Nanos, (Percent, Nanos)) {
-        (one.lost, one.time, weight(one.scope))
+    let key = |one: &Sufferer<'_>| -> (Nanos, Nanos, Nanos, (Percent, Nanos)) {
+        (one.lost, one.beyond_limits, one.time, weight(one.scope))
     };
     waiting.sort_unstable_by_key(|one| (Reverse(key(one)), one.id));
     waiting

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::cgroup::Limit;
+use crate::model::cgroup::{CgroupId, Limit, MemoryFiles};
 use crate::model::decision::Assessment;
 use crate::model::named;
 use crate::model::psi::{Line, Pressure};
@@ -185,37 +185,69 @@ pub(super) fn memory(snapshot: &Snapshot) -> Verdict {
         let longest = limited.max_by_key(|(_, wait)| wait.union.now);
         match longest {
             Some((cause, wait)) if wait.union.now.0 > 0 => {
-                let reader = reader.filter(|_| *cause == MemoryCause::Refault);
-                let reader = reader.map_or_else(String::new, |(scope, _)| {
-                    format!(
-                        ": {} reads back page cache that was dropped, at no limit of its own",
-                        short_name(scope)
-                    )
-                });
-                format!("mostly {}{reader}", cause_words(*cause))
+                format!("mostly {}", cause_words(*cause))
             }
             _ => "of no known cause".into(),
         }
     });
     let own = if is_certain { own } else { Mood::Unknown };
-    let mood = own.max(reader.map_or(Mood::Calm, |(_, share)| Mood::of(share)));
-    Verdict { resource: Resource::Memory, mood, is_short: false, text }
+    let Some((scope, share)) = reader else {
+        return Verdict { resource: Resource::Memory, mood: own, is_short: false, text };
+    };
+    let reader = format!(
+        "; {} waited {share} % of the last 10 s (its raw PSI) and reads back page cache that was dropped, at \
+         no limit of its own",
+        short_name(scope)
+    );
+    // No mood is above it, also where that of the node is not known.
+    let read = Mood::of(share);
+    let mood = if read == Mood::Pressed { read } else { own.max(read) };
+    Verdict { resource: Resource::Memory, mood, is_short: false, text: text + &reader }
 }
 
 /// Who waits most to read back page cache that no limit of its own had dropped, and how much of the last
 /// ten seconds by its own PSI: the node is short of memory for it, although the kernel finds free pages
-/// without a stall. Who is at a limit of its own stalls at it while it reads back.
+/// without a stall.
 fn reads_back(snapshot: &Snapshot) -> Option<(&Scope, Percent)> {
-    use MemoryCause::{AncestorLimit, OwnHigh, OwnLimit, Refault, SomeLimit};
-    let units = snapshot.scopes.values().filter(|scope| Level::Units.shows(scope));
-    let reading = units.filter_map(|scope| {
-        let causes = &scope.memory.as_ref()?.causes;
-        let waited = |cause| causes.get(&cause).map_or(Nanos(0), |wait| wait.union.now);
-        let is_limited = [OwnLimit, OwnHigh, AncestorLimit, SomeLimit].map(waited) != [Nanos(0); 4];
-        let is_reading = Percent::share(waited(Refault).0, snapshot.interval.0) >= WAITS;
-        Some((scope, some(scope.pressure.memory)?)).filter(|_| is_reading && !is_limited)
+    // What reclaims is the node, or a limit of all pods.
+    if !stalled(&snapshot.whole, |cause| cause.is_shortage() || cause == MemoryCause::KernelThread)
+    {
+        return None;
+    }
+    let units = snapshot.scopes.iter().filter(|(_, scope)| Level::Units.shows(scope));
+    let reading = units.filter_map(|(id, scope)| {
+        let refaults = scope.memory.as_ref()?.causes.get(&MemoryCause::Refault)?.union.now;
+        let is_reading = Percent::share(refaults.0, snapshot.interval.0) >= WAITS;
+        let pressure = some(scope.pressure.memory)?;
+        (is_reading && !is_limited(*id, scope, snapshot)).then_some((scope, pressure))
     });
     reading.max_by_key(|(_, share)| *share)
+}
+
+/// Whether it stalled at a limit of its own, or it or a cgroup in it is close to one: what is dropped there may
+/// be read back in another interval.
+fn is_limited(id: CgroupId, scope: &Scope, snapshot: &Snapshot) -> bool {
+    let mut below = snapshot.scopes.values().filter(|one| one.parent == Some(id));
+    let at_limit = |cause: MemoryCause| cause.is_own_limit() || cause == MemoryCause::SomeLimit;
+    stalled(scope, at_limit) || is_full(scope) || below.any(is_full)
+}
+
+/// Whether tasks of it stalled for such a cause.
+fn stalled(scope: &Scope, is_such: impl Fn(MemoryCause) -> bool) -> bool {
+    let mut causes = scope.memory.iter().flat_map(|memory| &memory.causes);
+    causes.any(|(cause, wait)| is_such(*cause) && wait.union.now > Nanos(0))
+}
+
+/// Whether it uses nearly all that its own limits allow.
+fn is_full(scope: &Scope) -> bool {
+    let Some(MemoryFiles { current: Some(used), max, high, .. }) =
+        scope.files.as_ref().map(|files| files.memory)
+    else {
+        return false;
+    };
+    let is_near =
+        |limit: Option<Limit>| limit.and_then(Limit::at).is_some_and(|at| used.0 >= at / 16 * 15);
+    is_near(max) || is_near(high)
 }
 
 fn io(whole: &Scope) -> Verdict {

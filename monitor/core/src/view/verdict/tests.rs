@@ -6,7 +6,7 @@ use crate::model::pod::{Place, QosClass};
 use crate::model::psi::Pressures;
 use crate::model::snapshot::{CpuWait, MemoryCauseWait, MemoryWait, Waited};
 use crate::model::stall::Coverage;
-use crate::model::units::Nanos;
+use crate::model::units::{Bytes, Nanos};
 
 fn scope(measured: Option<u16>, raw: Option<u16>) -> Scope {
     let union = measured.map(|m| Union { avg10: Percent(m), ..Union::default() });
@@ -203,40 +203,54 @@ fn memory_names_longest_cause_that_is_no_shortage() {
 
 #[test]
 fn memory_waits_where_cache_is_read_back_at_no_limit() {
-    use MemoryCause::{OwnHigh, OwnLimit, Refault, SomeLimit};
+    use MemoryCause::{Global, KernelThread, OwnHigh, OwnLimit, Refault, SomeLimit};
     const SECOND: u64 = Nanos::SECOND.0;
-    let pod = |causes: &[(MemoryCause, u64)], share| {
+    let waits = |causes: &[(MemoryCause, u64)]| {
         let cause = |&(cause, ns)| {
             let union = Waited { now: Nanos(ns), total: Nanos(ns) };
             (cause, MemoryCauseWait { union, ..MemoryCauseWait::default() })
         };
         let causes = causes.iter().map(cause).collect();
-        let place = Place::Pod { uid: "a".into(), class: QosClass::Burstable };
-        let memory = Some(MemoryWait { causes, ..MemoryWait::default() });
-        Scope { place, memory, ..scope(None, Some(share)) }
+        Some(MemoryWait { causes, ..MemoryWait::default() })
     };
     let reads = (Refault, SECOND / 5);
     #[rustfmt::skip]
     let table = [
-        // stalls of a pod, its own PSI, shortage of the node, mood, whether the pod is named
-        (vec![reads],                         24_00, 0,     Mood::Waits,   true),
-        (vec![reads],                         40_00, 6_00,  Mood::Pressed, true),
-        (vec![reads],                         4_00,  0,     Mood::Calm,    true),
-        (vec![reads],                         6_00,  41_00, Mood::Pressed, true),
-        (vec![reads, (OwnLimit, 1)],          60_00, 0,     Mood::Calm,    false),
-        (vec![reads, (OwnHigh, 1)],           60_00, 0,     Mood::Calm,    false),
-        (vec![reads, (SomeLimit, 1)],         60_00, 0,     Mood::Calm,    false),
-        (vec![(Refault, SECOND / 20 - 1000)], 60_00, 0,     Mood::Calm,    false),
+        // stalls of a pod, its own PSI, percent of its limit that it uses, who reclaims, shortage of the
+        // node, mood, whether the pod is named
+        (vec![reads],                         24_00, 20, KernelThread, 0,     Mood::Waits,   true),
+        (vec![reads],                         24_00, 20, Global,       0,     Mood::Waits,   true),
+        (vec![reads],                         40_00, 20, KernelThread, 6_00,  Mood::Pressed, true),
+        (vec![reads],                         4_00,  20, KernelThread, 0,     Mood::Calm,    true),
+        (vec![reads],                         6_00,  20, KernelThread, 41_00, Mood::Pressed, true),
+        (vec![reads],                         60_00, 94, KernelThread, 0,     Mood::Calm,    false), // dropped at its limit a moment ago
+        (vec![reads],                         60_00, 20, Refault,      0,     Mood::Calm,    false), // none
+        (vec![reads, (OwnLimit, 1)],          60_00, 20, KernelThread, 0,     Mood::Calm,    false),
+        (vec![reads, (OwnHigh, 1)],           60_00, 20, KernelThread, 0,     Mood::Calm,    false),
+        (vec![reads, (SomeLimit, 1)],         60_00, 20, KernelThread, 0,     Mood::Calm,    false),
+        (vec![(Refault, SECOND / 20 - 1000)], 60_00, 20, KernelThread, 0,     Mood::Calm,    false),
     ];
-    for (causes, share, shortage, mood, is_named) in table {
-        let pod = pod(&causes, share);
-        let whole = Scope { memory: pod.memory.clone(), ..scope(Some(shortage), Some(70_00)) };
-        let scopes = [(CgroupId(2), pod)].into();
+    for (causes, share, used, reclaiming, shortage, mood, is_named) in table {
+        let place = Place::Pod { uid: "a".into(), class: QosClass::Burstable };
+        let pod = Scope { place, memory: waits(&causes), ..scope(None, Some(share)) };
+        let (current, max) = (Some(Bytes(used << 20)), Some(Limit::At(100 << 20)));
+        let files = MemoryFiles { current, max, ..MemoryFiles::default() };
+        let container = Arc::new(Cgroup { memory: files, ..Cgroup::default() });
+        let parent = Some(CgroupId(2));
+        let container = Scope { files: Some(container), parent, ..Scope::default() };
+        let memory_waits = waits(&[(reclaiming, 1), (Refault, SECOND / 5)]);
+        let whole = Scope { memory: memory_waits, ..scope(Some(shortage), Some(70_00)) };
+        let scopes = [(CgroupId(2), pod), (CgroupId(3), container)].into();
         let interval = Nanos::SECOND;
-        let got = memory(&Snapshot { scopes, interval, covers: covers(true), ..of(whole) });
+        let snapshot = Snapshot { scopes, interval, covers: covers(true), ..of(whole) };
+        let got = memory(&snapshot);
         assert_eq!(got.mood, mood, "{causes:?} {share}");
-        let told = "refaults: pod a reads back page cache that was dropped, at no limit of its own";
-        assert_eq!(got.text.ends_with(told), is_named, "{}", got.text);
+        let told = format!(
+            "; pod a waited {} % of the last 10 s (its raw PSI) and reads back page cache that was dropped, \
+             at no limit of its own",
+            Percent(share)
+        );
+        assert_eq!(got.text.ends_with(&told), is_named, "{}", got.text);
     }
 }
 
