@@ -1,9 +1,13 @@
 //! What to reserve for daemons and what limits would have met, from a recording.
 
-use super::reader::{Entry, ReadError};
-use super::replay::Other;
+use super::journal::Ring;
+use super::reader::{Entry, ReadError, Recording};
+use super::replay::{Other, Replay};
 use isobar_core::model::sample::Sample;
 use isobar_core::model::settings::Settings;
+use isobar_core::model::threshold::Signal;
+use isobar_core::model::units::Moment;
+use isobar_core::policy::rank::Purpose;
 use isobar_kubelet::advice::{Advice, Record};
 
 /// Reads on while `goes_on` says so of the next sample, and tells `notice` of what is missing. Previews
@@ -40,4 +44,49 @@ pub fn advise(
         }
     }
     Ok(record.and_then(Record::advice))
+}
+
+/// Names who would have been evicted first at each limit of the pods' memory that the advice on this
+/// recording tells of: by the recorded settings at the one in force, by `other` ones at theirs. Stops
+/// when `goes_on`, which is asked before each tick, says so.
+///
+/// # Errors
+/// If the recording cannot be read.
+pub fn name_evicted(
+    advice: &mut Advice,
+    ring: &Ring,
+    mut other: Option<Box<Other>>,
+    mut goes_on: impl FnMut() -> bool,
+) -> Result<(), ReadError> {
+    for reached in &mut advice.pods {
+        let Some(at) = reached.at_limit() else { continue };
+        let other = other.take_if(|_| reached.limit == "configured");
+        reached.evicted_first = evicted_first(ring, at, other, &mut goes_on)?;
+    }
+    Ok(())
+}
+
+/// The first candidate of the tick at that moment.
+fn evicted_first(
+    ring: &Ring,
+    at: Moment,
+    other: Option<Box<Other>>,
+    goes_on: &mut impl FnMut() -> bool,
+) -> Result<Option<String>, ReadError> {
+    let (recording, _held) = Recording::open_ring(ring, at.wall)?;
+    let mut replay = match other {
+        Some(other) => Replay::changed_at(recording, at.wall, other),
+        None => Replay::new(recording, None),
+    };
+    let mut last = None;
+    while goes_on()
+        && let Some(step) = replay.step_before(at.wall)?
+    {
+        last = Some(step.snapshot);
+    }
+    // What precedes it may be missing.
+    let Some(snapshot) = last.filter(|last| last.at == at) else { return Ok(None) };
+    let purpose = Purpose::of_signal(Signal::AllocatableMemoryAvailable);
+    let ranking = replay.engine().and_then(|engine| engine.rank(&snapshot, purpose));
+    Ok(ranking.and_then(|ranking| Some(ranking.candidates.first()?.full_name())))
 }

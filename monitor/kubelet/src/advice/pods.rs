@@ -11,7 +11,7 @@ use isobar_core::model::quantity::{Quantity, ResourceList};
 use isobar_core::model::sample::Sample;
 use isobar_core::model::settings::Settings;
 use isobar_core::model::snapshot::working_set;
-use isobar_core::model::units::{MilliCpu, Nanos};
+use isobar_core::model::units::{MilliCpu, Moment, Nanos};
 use serde::Serialize;
 
 use super::reach::{Met, Of, Reach, Seen, Tree};
@@ -31,6 +31,18 @@ pub struct Reached {
     pub amount: Option<Quantity>,
     /// `None` if it is not known what the pods used.
     pub met: Option<Met>,
+    /// The candidate that these settings rank first for `allocatableMemory.available` when a limit of
+    /// memory was first exceeded, or, of one that was only close, when most was used. `None` if it was
+    /// never close, no pod may be evicted, or that tick could not be judged; of CPU always.
+    pub evicted_first: Option<String>,
+}
+
+impl Reached {
+    /// The tick for which [`Reached::evicted_first`] is told.
+    pub fn at_limit(&self) -> Option<Moment> {
+        let met = self.met.as_ref().filter(|_| self.resource == MEMORY)?;
+        met.first.or_else(|| met.longest.map(|_| met.at))
+    }
 }
 
 #[derive(Debug, Default)]
@@ -110,6 +122,7 @@ impl Limits {
             limit,
             amount: amount.map(|amount| of.quantity(amount)),
             met: reach.close(of),
+            evicted_first: None,
         };
         let is_reserved = cpus::n_reserved(settings).is_some();
         let all = [

@@ -6,7 +6,7 @@ use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath};
 use isobar_core::model::names;
 use isobar_core::model::pod::Place;
 use isobar_core::model::sample::Sample;
-use isobar_core::model::settings::Enforcement::KubeReserved;
+use isobar_core::model::settings::Enforcement::{KubeReserved, SystemReserved};
 use isobar_core::model::settings::{Node, WorkloadRule};
 use isobar_core::model::snapshot::working_set;
 use isobar_core::model::units::{Bytes, MilliCpu, Nanos};
@@ -91,7 +91,7 @@ impl Readings {
             let is_other = places.place(&one.path) == Place::Other && !is_kube(&one.path);
             is_other && self.workloads.iter().any(|rule| rule.path.fits(&one.path))
         };
-        let work = outermost(all_cgroups(sample).filter(is_work).collect());
+        let mut work = outermost(all_cgroups(sample).filter(is_work).collect());
         top.retain(|(_, cgroup)| {
             let path = &cgroup.path;
             !pods.iter().chain(&kube).chain(&work).any(|(_, other)| other.path == *path)
@@ -107,7 +107,8 @@ impl Readings {
                 pods.clone()
             }
             Some(system) => {
-                let (top_path, has_limit) = (&system.1.path, node.enforce.contains(&KubeReserved));
+                let top_path = &system.1.path;
+                let has_limit = node.enforce.contains(&KubeReserved);
                 kube.retain(|(_, one)| {
                     let is_counted = !has_limit && one.path.is_within(top_path);
                     if is_counted {
@@ -117,6 +118,9 @@ impl Readings {
                 });
                 top = vec![system];
                 self.left_out = None;
+                // So is what workloads in it use.
+                let has_limit = node.enforce.contains(&SystemReserved);
+                work.retain(|(_, one)| !has_limit || !one.path.is_within(top_path));
                 pods.clone()
             }
             None => {

@@ -5,8 +5,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use isobar::record::advice::advise;
+use isobar::record::advice::{advise, name_evicted};
 use isobar::record::incident::words::{clock, time};
+use isobar::record::journal::Ring;
 use isobar::record::reader::Recording;
 use isobar::record::replay::always;
 use isobar_core::model::quantity::ResourceList;
@@ -47,13 +48,14 @@ impl AdviseArgs {
             bail!(Misused("name one recording: --advise FILE, or --advise -f FILE".into()));
         }
         let settings = config.is_given().then(|| config.settings()).transpose()?;
+        let other = || settings.clone().map(always);
         let file = source(file.as_deref().or(self.file.as_deref()))?;
         let notice = |why| tracing::warn!("{why}");
-        let advice =
-            advise(Recording::open(&file)?, settings.map(always).as_deref(), notice, |_| true)?;
-        let Some(advice) = advice else {
+        let advice = advise(Recording::open(&file)?, other().as_deref(), notice, |_| true)?;
+        let Some(mut advice) = advice else {
             bail!(Refused(format!("{} has no tick", file.display())))
         };
+        name_evicted(&mut advice, &Ring::Files(file.clone()), other(), || true)?;
         output.print(&Document::new("Advice", &advice), |out| {
             write(out, &advice)?;
             Ok(writeln!(out, "{}", harmless(&ended(&file, config)))?)
@@ -62,7 +64,7 @@ impl AdviseArgs {
     }
 }
 
-/// Which command tells who would have been evicted.
+/// Which command tells all who would have been evicted.
 fn ended(file: &Path, config: &ConfigArgs) -> String {
     let (other, more) = match config.file() {
         Some(("--config", config)) => (config.display().to_string(), String::new()),
@@ -72,7 +74,7 @@ fn ended(file: &Path, config: &ConfigArgs) -> String {
         None => ("FILE".into(), ", where FILE has other ones".into()),
     };
     let file = file.display();
-    format!("who would have been evicted: isobar replay {file} --config {other}{more}")
+    format!("who would have been evicted from then on: isobar replay {file} --config {other}{more}")
 }
 
 fn write(out: &mut dyn Write, advice: &Advice) -> io::Result<()> {
@@ -218,6 +220,7 @@ fn who(out: &mut dyn Write, one: &Reached) -> io::Result<()> {
         excess.as_ref().map(|excess| format!("exceeded by {excess} at most")),
         named(if one.resource == "cpu" { "used most:" } else { "held most:" }, largest),
         named("grew most:", grew),
+        one.evicted_first.as_ref().map(|pod| format!("evicted first: {}", harmless(pod))),
     ];
     let all: Vec<_> = all.into_iter().flatten().collect();
     match all.is_empty() {

@@ -12,7 +12,7 @@ use super::desk::{self, Shift};
 use super::moment::{no_moment, refused};
 use super::projector::Footage;
 use super::{Film, FilmError, Shown, Source};
-use crate::record::advice::advise;
+use crate::record::advice::{advise, name_evicted};
 use crate::record::reader::{Entry, ReadError, Recording};
 use crate::record::replay::{Other, Replay, Replayed};
 use crate::record::what_if::WhatIf;
@@ -219,10 +219,9 @@ fn reserve(
     change: Option<&Value>,
     shift: &mut Shift,
 ) -> Result<Vec<u8>, StudyError> {
-    let other = match change {
-        None => None,
-        Some(change) => Some(other(in_force(of, begin)?, change).map_err(StudyError::Refused)?),
-    };
+    let other = change
+        .map(|change| other(in_force(of, begin)?, change).map_err(StudyError::Refused))
+        .transpose()?;
     let (recording, _held) = Recording::open_ring(&of.ring, begin)?;
     let (mut has_begun, mut is_whole) = (false, true);
     // The ticks of the chapter before `begin` only lead to it.
@@ -238,9 +237,10 @@ fn reserve(
         is_whole = !is_within || shift.goes_on();
         is_within && is_whole
     })?;
-    let Some(advice) = advice else {
+    let Some(mut advice) = advice else {
         return Err(StudyError::Refused("no tick is recorded in this time".into()));
     };
+    name_evicted(&mut advice, &of.ring, other, || shift.goes_on())?;
     Ok(Document::new("Advice", Advised { advice, is_whole }).to_json())
 }
 
@@ -259,12 +259,12 @@ fn parse(change: &str) -> Result<Value, String> {
     if change.len() > CHANGE {
         return Err(format!("change: {} bytes are more than {CHANGE}", change.len()));
     }
-    let value: Value = serde_json::from_str(change).map_err(|why| format!("change: {why}"))?;
-    match value.is_object() {
-        true => Ok(value),
-        false => {
-            Err("change: expected an object, as in {\"ranking\": {\"order\": \"qos\"}}".into())
-        }
+    let expected = "expected an object, as in {\"ranking\": {\"order\": \"qos\"}}";
+    let parsed: Result<Value, _> = serde_json::from_str(change);
+    match parsed {
+        Ok(value) if value.is_object() => Ok(value),
+        Ok(_) => Err(format!("change: {expected}")),
+        Err(why) => Err(format!("change: {why}: {expected}")),
     }
 }
 
