@@ -26,6 +26,8 @@ const SETTLE: Nanos = Nanos(5 * Nanos::SECOND.0);
 pub(super) const CLEANED_UP: Nanos = Nanos(30 * Nanos::SECOND.0);
 /// No shortage waits longer for a pod's grace: that of `evict`, by default.
 const LONGEST: Nanos = Nanos(30 * Nanos::SECOND.0);
+/// With memory for less no shortage waits for it: another pod that is asked to end takes its time, too.
+const LEAST_LEFT: Nanos = Nanos(10 * Nanos::SECOND.0);
 /// What has to come back where it is not known how much is missing.
 const ENOUGH: Bytes = Bytes(64 << 20);
 
@@ -61,7 +63,7 @@ impl Endings {
     }
 
     /// The pod that is waited for, and until when; `None` if what comes back does not suffice, or
-    /// there is no time to wait.
+    /// there is no time to wait: memory is about to run out before.
     pub(super) fn awaited(&self, question: &Question<'_>, first: &Met) -> Option<(String, Nanos)> {
         if Kind::of(first).is_emergency() {
             return None;
@@ -70,7 +72,9 @@ impl Endings {
         let is_early = |since: Nanos| since.since(first.due_since()) < LONGEST;
         let (pod, until) =
             self.largest(question, first, |pod, since| pod.is_evicted || is_early(since))?;
-        Some((pod.full_name(), until))
+        let left = until.since(question.sample.at.boot).min(LEAST_LEFT);
+        let is_late = question.lasts(first).is_some_and(|lasts| lasts < left);
+        (!is_late).then(|| (pod.full_name(), until))
     }
 
     /// The kubelet's victim that is killed at once where there is no time to wait: it ends

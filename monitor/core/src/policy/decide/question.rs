@@ -7,6 +7,7 @@ use crate::model::decision::{Met, Observation, Outlook, Ranking, Trigger};
 use crate::model::sample::Sample;
 use crate::model::settings::{self, Eviction};
 use crate::model::snapshot::Snapshot;
+use crate::model::threshold::Resource;
 use crate::model::units::{Bytes, Nanos};
 use crate::policy::rank::harm::HarmStanding;
 use crate::policy::rank::{Field, Purpose};
@@ -60,6 +61,13 @@ impl Question<'_> {
     pub(super) fn outlook_where(&self, met: &Met) -> Option<&Outlook> {
         let scope = Purpose::of(&met.threshold).scope;
         self.outlooks.iter().find(|outlook| outlook.scope == scope)
+    }
+
+    /// How long memory lasts there, at the rate of late; `None` if it does not grow, or is not known, or
+    /// something else is short.
+    pub(super) fn lasts(&self, met: &Met) -> Option<Nanos> {
+        let is_memory = met.threshold.resource() == Resource::Memory;
+        self.outlook_where(met).filter(|_| is_memory)?.lasts
     }
 
     /// How fast memory is lost there, in a second.

@@ -45,6 +45,31 @@ fn endings_are_waited_for_where_they_suffice() {
     }
 }
 
+#[test]
+fn endings_are_not_waited_for_where_memory_runs_out_before() {
+    #[rustfmt::skip]
+    let table = [
+        // at which second, for how many memory lasts, waited for
+        (1,  None,     true),
+        (1,  Some(10), true),
+        (1,  Some(9),  false),
+        (30, Some(6),  true),  // it is given time until 36
+        (30, Some(5),  false),
+    ];
+    for (second, lasts, is_awaited) in table {
+        let mut node = Node::new();
+        end_within(&mut node, "b", 900, false);
+        let hard = met(threshold(Signal::MemoryAvailable, Nanos(0)));
+        node.at(1, &[]);
+        node.loses(6);
+        node.outlooks[0].scope = ScopeName::System;
+        node.outlooks[0].lasts = lasts.map(seconds);
+        let held = node.at(second, &[hard]).held;
+        let is_held = matches!(held, Some(Hold::Ending { .. }));
+        assert_eq!(is_held, is_awaited, "{second} {lasts:?}: {held:?}");
+    }
+}
+
 /// On a node of short jobs some pod ends at any time.
 #[test]
 fn endings_that_follow_one_upon_the_other_are_not_waited_for_without_end() {
