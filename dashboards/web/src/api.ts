@@ -452,6 +452,7 @@ export interface Reached {
   limit: string;
   amount: Maybe<string>;
   met: Maybe<Met>;
+  evictedFirst: Maybe<string>;
 }
 
 export interface Met {

@@ -90,6 +90,11 @@ impl AgentArgs {
         self.no_agent || self.agent.is_some() || self.is_elsewhere()
     }
 
+    /// True if what answers is known to run on this machine.
+    pub(crate) fn is_here(&self) -> bool {
+        !self.is_elsewhere() && self.agent.as_ref().is_none_or(Address::is_local)
+    }
+
     /// True if the answer is not about this machine.
     pub(crate) fn is_elsewhere(&self) -> bool {
         self.node.is_given()

@@ -11,6 +11,7 @@ use isobar::record::boot;
 use isobar::record::incident::words::clock as clock_words;
 use isobar::record::journal::Ring;
 use isobar::record::moment::{self, Tick};
+use isobar::record::reader::{Entry, Recording};
 use isobar::serve::film::reel::Reel;
 use isobar::serve::publish::{Publisher, channel};
 use isobar_core::model::capability::Capability;
@@ -77,10 +78,10 @@ impl AtArgs {
     }
 
     /// The line above what is shown of the past: when that was. A server may show a recording, and an agent
-    /// that is held up its last tick.
-    pub(crate) fn moment(&self, view: &View) -> String {
+    /// that is held up its last tick. The clock of another machine is not known here.
+    pub(crate) fn moment(&self, view: &View, ask: &AgentArgs) -> String {
         let at = view.snapshot.at.wall;
-        let is_old = clock::now().wall.since(at) > NEAR;
+        let is_old = ask.is_here() && clock::now().wall.since(at) > NEAR;
         let told = || format!("{}, tick {}\n", clock_words(at), view.snapshot.tick);
         if self.is_past() || is_old { told() } else { String::new() }
     }
@@ -221,9 +222,21 @@ pub(crate) fn warn_if_old(asked: Nanos, found: Moment) {
     }
 }
 
-/// What it means that a recording begins later.
+/// What it means that a recording has nothing of this time, nor before it.
 pub(crate) fn no_tick(file: &Path) -> Error {
-    Refused(format!("{} has no tick of this time or before it", file.display())).into()
+    no_tick_of(file, "this time or before it")
+}
+
+/// What it means that a recording has nothing of this time; it names where the recording begins.
+pub(crate) fn no_tick_of(file: &Path, time: &str) -> Error {
+    let wall = |entry| match entry {
+        Entry::Frame(recorded) => Some(recorded.sample.at.wall),
+        _ => None,
+    };
+    let mut all = Recording::open(file).into_iter().flatten().map_while(Result::ok);
+    let begin = all.find_map(wall).map(|begin| format!(": it begins at {}", clock_words(begin)));
+    let (file, begin) = (file.display(), begin.unwrap_or_default());
+    Refused(format!("{file} has no tick of {time}{begin}")).into()
 }
 
 /// A recording directory stands for the recording in it.

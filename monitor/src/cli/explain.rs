@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
     };
     let mut document = document(&view.explanation, &view.decision);
     document["headline"] = json!(view.headline);
-    let past = args.at.moment(&view);
+    let past = args.at.moment(&view, &args.ask);
     args.output.print(&document, |out| {
         out.write_all(past.as_bytes())?;
         writeln!(out, "{}", harmless(&view.headline))?;

@@ -25,7 +25,7 @@ use isobar_core::view::View;
 use isobar_core::view::pods::name_spared;
 use jiff::tz::TimeZone;
 
-use super::at::{present, source, wall, when};
+use super::at::{no_tick_of, present, source, wall, when};
 use super::exit::Refused;
 
 #[derive(Debug, Clone, Copy, clap::Args)]
@@ -73,7 +73,7 @@ impl Range {
 
     /// What it means that a recording has nothing of it.
     pub(crate) fn no_tick(self, file: &Path) -> Error {
-        Refused(format!("{} has no tick of these times", file.display())).into()
+        no_tick_of(file, "these times")
     }
 }
 

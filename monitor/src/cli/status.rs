@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
         }
         (None, None) => (eye()?.look()?, false),
     };
-    let past = args.at.moment(&view);
+    let past = args.at.moment(&view, &args.ask);
     args.output.print(&summary(&view), |out| {
         out.write_all(past.as_bytes())?;
         Ok(write(out, &view, args.output)?)

@@ -123,8 +123,13 @@ fn about(args: &Args) -> String {
 /// Adds the newest incidents. What is told of them.
 fn incidents(args: &Args, archive: &mut Archive) -> Result<Value> {
     let shelf = Shelf::in_dir(shelf_of(&args.dir));
+    // Before the directory is read: an incident that begins meanwhile is in it.
+    let of_agent = of_agent(args);
     let mut all = match shelf.list() {
-        Ok(all) => all,
+        Ok(all) => {
+            note_others(&of_agent.unwrap_or_default(), &all, archive);
+            all
+        }
         Err(why) if args.no_redact => {
             archive.lacks("incidents", &why);
             Vec::new()
@@ -135,11 +140,6 @@ fn incidents(args: &Args, archive: &mut Archive) -> Result<Value> {
         }
     };
     all.reverse();
-    if let Some(n) = of_agent(args, &all).filter(|n| *n > 0) {
-        let why = "of the agent that answers are not in this directory: its recording is another \
-                   one, which -f names, and so is its configuration, perhaps (--config)";
-        archive.lacks("incidents", &format!("{n} {why}"));
-    }
     let mut taken = Vec::new();
     let over = all.into_iter().filter(|one| one.state == State::Frozen);
     for incident in over.take(args.incidents) {
@@ -158,16 +158,26 @@ fn incidents(args: &Args, archive: &mut Archive) -> Result<Value> {
     Ok(json!({ "apiVersion": API_VERSION, "kind": "IncidentList", "incidents": taken }))
 }
 
-/// How many incidents an agent has beside `known` ones; `None` where none tells.
-fn of_agent(args: &Args, known: &[Incident]) -> Option<usize> {
+/// Says how many of the agent's incidents are not among `known` ones.
+fn note_others(of_agent: &[Incident], known: &[Incident], archive: &mut Archive) {
+    let is_known = |one: &&Incident| known.iter().any(|known| known.name == one.name);
+    let n = of_agent.iter().filter(|one| !is_known(one)).count();
+    if n > 0 {
+        let why = "of the agent that answers are not in this directory: its recording is another \
+                   one, which -f names, and so is its configuration, perhaps (--config)";
+        archive.lacks("incidents", &format!("{n} {why}"));
+    }
+}
+
+/// The incidents of the agent that answers; `None` if none does.
+fn of_agent(args: &Args) -> Option<Vec<Incident>> {
     #[derive(Deserialize)]
     struct All {
         incidents: Vec<Incident>,
     }
     let place = args.ask.asked()?;
     let All { incidents } = document(&place, "/api/v1/incidents", "incidents").ok()?;
-    let is_known = |one: &&Incident| known.iter().any(|known| known.name == one.name);
-    Some(incidents.iter().filter(|one| !is_known(one)).count())
+    Some(incidents)
 }
 
 /// The ticks of an incident, or a redacted copy of them, and what is told of it then.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -33,10 +33,16 @@ impl FromStr for Address {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.strip_prefix(UNIX).map(Path::new) {
             Some(path) if path.is_absolute() => Ok(Self::Unix(path.into())),
-            Some(_) => Err("the path of a socket must be absolute: unix:/run/isobar/api.sock".into()),
-            None => Ok(Self::Tcp(text.parse().map_err(|_| {
-                "expected an address and a port, as 127.0.0.1:9797, or unix:/run/isobar/api.sock"
-            })?)),
+            Some(_) => {
+                Err("the path of a socket must be absolute: unix:/run/isobar/api.sock".into())
+            }
+            None => {
+                let port = text.strip_prefix("localhost:");
+                let local = port.map(|port| format!("{}:{port}", Ipv4Addr::LOCALHOST));
+                Ok(Self::Tcp(local.as_deref().unwrap_or(text).parse().map_err(|_| {
+                    "expected an address and a port, as 127.0.0.1:9797, or unix:/run/isobar/api.sock"
+                })?))
+            }
         }
     }
 }
@@ -107,7 +113,8 @@ mod tests {
             ("unix:api.sock",              None),
             ("unix:",                      None),
             ("/run/isobar/api.sock",       None),
-            ("localhost:9797",             None),
+            ("localhost:",                 None),
+            ("example.org:9797",           None),
         ];
         for (text, local) in table {
             let read = text.parse::<Address>();
@@ -115,6 +122,7 @@ mod tests {
             let printed = read.map(|address| address.to_string());
             assert_eq!(printed.ok().as_deref(), local.map(|_| text), "{text}");
         }
+        assert_eq!("localhost:9797".parse::<Address>(), "127.0.0.1:9797".parse());
     }
 
     #[test]

@@ -22,8 +22,6 @@ pub(crate) const KUBECONFIG: &str = "/tmp/kubeconfig";
 pub(crate) const API: &str = "127.0.0.1:6443";
 /// The node's name there.
 pub(crate) const NODE: &str = "worker-1";
-/// Where it records.
-pub(crate) const RECORDING: &str = "/tmp/recording.isobar";
 /// The program.
 pub(crate) const ISOBAR: &str = "/bin/isobar";
 /// Where its log goes.
@@ -195,13 +193,18 @@ fn isobar(form: &Form, mode: Option<Mode>, probes: Option<&str>, api: Option<&Ap
         isobar.args(["--pods", PODS]);
     }
     if form.record {
-        isobar.args(["--record", RECORDING]);
+        isobar.args(["--record", recording(form)]);
     } else {
         // What is written in a machine without a disk takes its memory.
         isobar.arg("--no-record");
     }
     isobar.env(BUDGET.0, BUDGET.1);
     isobar
+}
+
+/// Where it records: on the disk, if there is one.
+pub(crate) fn recording(form: &Form) -> &'static str {
+    if form.file.is_empty() { "/tmp/recording.isobar" } else { "/disk/recording.isobar" }
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ use anyhow::{Context as _, Result};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
-use crate::agents::{Agent, RECORDING};
+use crate::agents::{Agent, recording};
 use crate::cgroup;
 use crate::facts::{Facts, Line, Play};
 use crate::form::{self, Scenario};
@@ -125,8 +125,9 @@ fn one(
     let mut facts = play(scenario, agent, mount, running)?;
     let mut files = Files::new();
     if scenario.form.record && agent.offers_views() {
-        let recording = fs::read(RECORDING).with_context(|| format!("cannot read {RECORDING}"))?;
-        files.push((String::new(), recording));
+        let file = recording(&scenario.form);
+        let recorded = fs::read(file).with_context(|| format!("cannot read {file}"))?;
+        files.push((String::new(), recorded));
     }
     let incidents = facts.agent.as_mut().map(|agent| std::mem::take(&mut agent.incident_files));
     let named = (1..).zip(incidents.unwrap_or_default());

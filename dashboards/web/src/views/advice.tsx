@@ -22,7 +22,7 @@ function Pods({ of: { pods, to } }: { of: Advice }) {
   const named = (all: Share[]) => all.map(({ pod, amount }) => `${pod} ${amount}`).join(", ") || "–";
   return (
     <Table
-      caption="What limits of all pods would have met, and which pods used most when they used most together."
+      caption="What limits of all pods would have met, which pods used most when they used most together, and which one would have been evicted first at the limit."
       id="limits-of-pods"
       columns={[
         { head: "Limit", cell: ({ limit, resource }: Reached) => `${LIMITS[limit] ?? limit}, ${resource}` },
@@ -33,6 +33,7 @@ function Pods({ of: { pods, to } }: { of: Advice }) {
         { head: "Longest", cell: of(({ longest }) => (longest ? `${clock(longest.from.wall, to.wall)} to ${clock(longest.to.wall, to.wall)}` : "–")) },
         { head: "Used most", cell: of(({ largest }) => named(largest)) },
         { head: "Grew most", cell: of(({ grew }) => named(grew)) },
+        { head: "Evicted first", cell: ({ evictedFirst }) => evictedFirst ?? "–" },
       ]}
       rows={pods}
       rowKey={({ limit }) => limit}
@@ -103,7 +104,7 @@ function Found({ of }: { of: Advice }) {
         nothing="No reservation can be advised on."
       />
       <Pods of={of} />
-      <p class="why">Who would have been evicted by other thresholds, or under another limit of all pods, the view What if shows, or <code>isobar replay FILE --config OTHER.yaml</code>.</p>
+      <p class="why">All that would have been evicted by other thresholds, or under another limit of all pods, the view What if shows, or <code>isobar replay FILE --config OTHER.yaml</code>.</p>
       <ul class="sentences">{of.problems.map((problem) => <li key={problem}>{problem}</li>)}</ul>
     </>
   );

@@ -211,7 +211,12 @@ function OomKills({ view, events }: { view: Snapshot; events: HistoryEvents | nu
             },
           },
           { head: "Limit reached", cell: (kill) => <Named {...limit(kill)} /> },
-          { head: "Triggered by", cell: ({ kill, triggerPath }) => <Named {...called(view, kill.trigger, triggerPath)} /> },
+          {
+            head: "Triggered by",
+            cell: ({ kill, triggerPath }) => (
+              <Named {...(kill.victimPid == null ? { name: "unknown", sub: "kills were only counted" } : called(view, kill.trigger, triggerPath))} />
+            ),
+          },
         ]}
         rows={view.recentOomKills}
         rowKey={({ wall, kill }) => `${wall} ${kill.victim} ${kill.victimPid}`}

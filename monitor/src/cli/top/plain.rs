@@ -64,7 +64,7 @@ pub(super) fn print(args: &Args, view: &View, clears: bool) -> Result<()> {
     match args.output {
         Format::Json | Format::Yaml | Format::Ndjson => view_json(&mut screen, view, args.output)?,
         Format::Table | Format::Wide => {
-            screen.write_all(args.at.moment(view).as_bytes())?;
+            screen.write_all(args.at.moment(view, &args.ask).as_bytes())?;
             write(&mut screen, view, args)?;
             if clears {
                 // Not through the stream for colour: it drops this where colour is off.

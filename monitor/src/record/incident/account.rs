@@ -49,6 +49,7 @@ pub struct Account {
     /// Ticks that the file of the incident does not have.
     n_left: u64,
     left_out: Vec<LeftOut>,
+    reloads: Vec<Moment>,
     conditions: Vec<Held>,
     /// By the names of sufferer and aggressor.
     waits: BTreeMap<(String, String), Harm>,
@@ -108,8 +109,14 @@ impl Account {
             self.killed(kill, decision.at, sample, &step.snapshot);
         }
         self.conditions(&decision.assessment, decision.at, is_pause.then_some(before));
+        // Another agent counts from one again.
+        let is_reloaded = self.n_ticks > 1 && sample.generation > self.before.generation;
+        if is_reloaded && self.reloads.len() < KEPT {
+            self.reloads.push(decision.at);
+        }
         self.before = Sample {
             at: sample.at,
+            generation: sample.generation,
             in_force: sample.in_force.clone(),
             cgroups: sample.cgroups.clone(),
             pods: sample.pods.clone(),
@@ -201,6 +208,7 @@ impl Account {
             to: self.last,
             ticks: self.n_ticks - self.n_left,
             left_out: self.left_out,
+            reloads: self.reloads,
             conditions: self.conditions,
             waits,
             waits_from: self.waits_from,
@@ -354,10 +362,8 @@ fn is_eventful(decision: &Decision) -> bool {
 /// limit of all pods, made them wait.
 fn stalled(scope: &Scope) -> Nanos {
     let causes = scope.memory.iter().flat_map(|memory| &memory.causes);
-    let others = causes.filter(|(cause, _)| {
-        use MemoryCause::{AncestorLimit, KernelThread, OwnHigh, OwnLimit};
-        !matches!(cause, OwnLimit | OwnHigh | AncestorLimit | KernelThread)
-    });
+    let others =
+        causes.filter(|(cause, _)| !cause.is_own_limit() && **cause != MemoryCause::KernelThread);
     others.fold(Nanos(0), |sum, (_, wait)| sum.plus(wait.time.now))
 }
 

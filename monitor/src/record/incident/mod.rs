@@ -146,6 +146,9 @@ pub struct Incident {
     /// Those that it does not have.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,
+    /// The first tick after each reload of the configuration.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reloads: Vec<Moment>,
     /// Bytes of its recording.
     pub size: u64,
     /// When it was imported, on the wall clock.

@@ -44,7 +44,7 @@ pub struct Score {
 
 impl Score {
     /// See [`OomKill::processes`](isobar_core::model::stall::OomKill::processes).
-    pub(super) fn processes(&self) -> u64 {
+    pub fn processes(&self) -> u64 {
         self.more.saturating_add(1)
     }
 

@@ -9,6 +9,7 @@ use jiff::tz::TimeZone;
 use super::watch::CALM;
 use super::{Deed, Held, Incident, Kind, LeftOut, Score, Stall, Trigger, Wait};
 use isobar_core::model::duration::GoDuration;
+use isobar_core::model::sample::Moment;
 use isobar_core::model::units::Nanos;
 use isobar_core::view::waiting::with_process;
 
@@ -33,10 +34,13 @@ pub fn paragraph(incident: &Incident) -> String {
     all.extend(more(drifts().count(), "changes of limits"));
     all.extend(incident.is_about_cpu.then(|| waits(incident)).flatten());
     all.extend(incident.is_about_memory.then(|| stalls(incident)).flatten());
-    all.extend(gravest(&incident.kills, TOLD).into_iter().map(killed));
+    let told = gravest(&incident.kills, TOLD);
+    let add = |n: u64, kill: &Score| n.saturating_add(kill.processes());
     let unlisted = incident.more_kills.map_or(0, |more| more.own.saturating_add(more.others));
-    let n_kills = unlisted.saturating_add(incident.kills.iter().map(Score::processes).sum());
-    all.extend(more(usize::try_from(n_kills).unwrap_or(usize::MAX), "OOM kills"));
+    let all_kills = incident.kills.iter().fold(unlisted, add);
+    let untold = all_kills.saturating_sub(told.iter().copied().fold(0, add));
+    all.extend(told.into_iter().map(killed));
+    all.extend((untold > 0).then(|| format!("More OOM kills are in the record: {untold}.")));
     let has_step = incident.deeds.iter().any(|deed| deed.is_step);
     let was_step = incident.kinds.iter().any(|kind| matches!(kind, Kind::Kill | Kind::Action));
     // Why it did nothing about a kill stands beside the kill.
@@ -49,6 +53,9 @@ pub fn paragraph(incident: &Incident) -> String {
         true => all.extend(deeds(&incident.deeds)),
         false => all.push("isobar took no step.".into()),
     }
+    let reload = |at: &Moment| format!("The configuration was reloaded at {}.", hour(at.wall));
+    all.extend(incident.reloads.iter().take(TOLD).map(reload));
+    all.extend(more(incident.reloads.len(), "reloads"));
     all.extend(incident.left_out.iter().take(TOLD).map(left_out));
     all.extend(more(incident.left_out.len(), "such gaps"));
     all.push(ending(incident));
@@ -220,7 +227,7 @@ fn left_out(LeftOut { from, to }: &LeftOut) -> String {
 pub fn ending(incident: &Incident) -> String {
     match incident.end {
         // An agent that goes on with it has written none of its ticks yet.
-        None if incident.ticks == 0 || incident.to.wall < incident.begin.wall => {
+        None if incident.ticks == 0 || incident.to.boot < incident.begin.boot => {
             "It is not over in this record.".into()
         }
         None => {

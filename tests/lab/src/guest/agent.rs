@@ -22,7 +22,7 @@ use super::scrape::Scraper;
 use super::testbed::Testbed;
 use super::watch::{self, Watch};
 use crate::agents::peers::AtWork;
-use crate::agents::{self, ADDRESS, Agent, RECORDING, Ready};
+use crate::agents::{self, ADDRESS, Agent, Ready, recording};
 use crate::amount::Cpu;
 use crate::cgroup::Group;
 use crate::clock::Since;
@@ -71,9 +71,10 @@ impl Running {
             remove(Path::new(leftover))?;
         }
         // Its segments and its incidents begin with the same name.
-        for file in fs::read_dir("/tmp")? {
+        let recording = Path::new(recording(form));
+        for file in fs::read_dir(recording.parent().unwrap_or(recording))? {
             let file = file?.path();
-            if file.to_string_lossy().starts_with(RECORDING) {
+            if file.to_string_lossy().starts_with(&*recording.to_string_lossy()) {
                 remove(&file)?;
             }
         }
@@ -232,10 +233,10 @@ impl Running {
         self.restart(form, watch, &mut facts::Agent::default())?;
         let since = Since::now();
         // Its first ticks keep what the one before left open.
-        let mut told = incidents();
+        let mut told = incidents(form);
         while told.as_ref().is_ok_and(|told| told.is_open) && since.within(KEPT_WITHIN) {
             thread::sleep(Duration::from_secs(1));
-            told = incidents();
+            told = incidents(form);
         }
         self.kill(watch)?;
         told
@@ -251,7 +252,7 @@ struct Told {
     is_open: bool,
 }
 
-fn incidents() -> Result<Told> {
+fn incidents(form: &Form) -> Result<Told> {
     let list: Value =
         serde_json::from_slice(&isobar(&["incidents", "ls", "-o", "json", "--agent", ADDRESS])?)?;
     let mut told = Told { lines: Vec::new(), files: Vec::new(), is_open: false };
@@ -265,7 +266,7 @@ fn incidents() -> Result<Told> {
             continue;
         }
         let name = incident["name"].as_str().context("an incident has no name")?;
-        let export = ["incidents", "export", name, "--dir", RECORDING, "--output", "-"];
+        let export = ["incidents", "export", name, "--dir", recording(form), "--output", "-"];
         told.files.push(isobar(&export)?);
     }
     Ok(told)

@@ -148,13 +148,14 @@ fn outcome(incident: &Incident, story: &Story) -> Vec<String> {
     let (own, others): (Vec<_>, Vec<_>) =
         incident.kills.iter().partition(|kill| kill.limit.is_some());
     let more = incident.more_kills.unwrap_or_default();
-    let n = more.others.saturating_add(others.len() as u64);
+    let add = |n: u64, kill: &&Score| n.saturating_add(kill.processes());
+    let n = others.iter().fold(more.others, add);
     if n > 0 {
-        let foreseen = others.iter().filter(|kill| kill.foreseen.is_some()).count() as u64;
-        let foreseen = more.foreseen.saturating_add(foreseen);
+        let foreseen = others.iter().filter(|kill| kill.foreseen.is_some());
+        let foreseen = foreseen.fold(more.foreseen, add);
         all.push(format!("OOM kills by the kernel: {n}; isobar had foreseen {foreseen}."));
     }
-    let n = more.own.saturating_add(own.len() as u64);
+    let n = own.iter().fold(more.own, add);
     if n > 0 {
         all.push(format!("OOM kills by the kernel at a pod's or service's own limit: {n}."));
     }
@@ -183,10 +184,12 @@ mod tests {
         #[rustfmt::skip]
         let table = [
             // what was short, whether waits for CPUs were measured, who suffered
-            (Resource::Memory, false, "shop/web: waited 3s for memory."),
-            (Resource::Cpu,    true,  nothing),
-            (Resource::Cpu,    false, unmeasured),
-            (Resource::Disk,   true,  unmeasured),
+            (Some(Resource::Memory), false, "shop/web: waited 3s for memory."),
+            (Some(Resource::Cpu),    true,  nothing),
+            (Some(Resource::Cpu),    false, unmeasured),
+            (Some(Resource::Disk),   true,  unmeasured),
+            (None,                   true,  nothing),
+            (None,                   false, unmeasured), // no condition is known
         ];
         for (short, waits, want) in table {
             let story = Story {
@@ -194,7 +197,7 @@ mod tests {
                 facts: NodeFacts::default(),
                 n_ticks: 0,
                 charts: Vec::new(),
-                short: [short].into(),
+                short: short.into_iter().collect(),
                 grown: Vec::new(),
                 decisions: Vec::new(),
                 covers: Coverage { waits, memory: true, ..Coverage::default() },

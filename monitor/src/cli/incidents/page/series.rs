@@ -52,11 +52,16 @@ pub(super) struct Story {
 impl Story {
     /// True if the record would tell who waited for what was short; of disks it never does.
     pub(super) fn has_measured_waits(&self) -> bool {
-        self.short.iter().all(|resource| match resource {
+        let tells = |resource: &Resource| match resource {
             Resource::Cpu => self.covers.waits,
             Resource::Memory => self.covers.memory,
             Resource::Disk => false,
-        })
+        };
+        // What is not measured is not known to be short.
+        match self.short.is_empty() {
+            true => [Resource::Cpu, Resource::Memory].iter().all(tells),
+            false => self.short.iter().all(tells),
+        }
     }
 
     /// True if work had to wait for it.

@@ -27,6 +27,37 @@ fn deeds_have_room_for_a_step_after_much_that_was_said() {
 }
 
 #[test]
+fn reloads_are_told_of_one_agent() {
+    #[rustfmt::skip]
+    let table: [(&[u64], &[u64], &str); 4] = [
+        // generations of the ticks, the ticks after a reload, what the paragraph has of it
+        (&[1, 1, 1],    &[],     ""),
+        (&[3, 3],       &[],     ""),
+        (&[1, 2, 2, 4], &[1, 3], "The configuration was reloaded at 00:00:01Z. The configuration was reloaded at 00:00:03Z. "),
+        (&[4, 1, 1],    &[],     ""), // started again
+    ];
+    for (generations, want, told) in table {
+        let mut account = Account::default();
+        for (second, generation) in (0..).zip(generations) {
+            let now = Nanos(second * Nanos::SECOND.0);
+            let at = Moment { boot: now, wall: now };
+            let mut step = Step::default();
+            step.decision.at = at;
+            let sample = Sample { at, generation: *generation, ..Sample::default() };
+            account.tick(&sample, &step);
+        }
+        let incident = account.close(Incident::default());
+        let seconds = incident.reloads.iter().map(|at| at.wall.0 / Nanos::SECOND.0);
+        assert_eq!(seconds.collect::<Vec<_>>(), want, "{generations:?}");
+        assert!(
+            incident.summary.contains(&format!("took no step. {told}")),
+            "{}",
+            incident.summary
+        );
+    }
+}
+
+#[test]
 fn kill_in_the_root_cgroup_has_its_name() {
     let root = Cgroup { path: CgroupPath::root(), ..Cgroup::default() };
     let cgroups = [(CgroupId::ROOT, Arc::new(root))].into();

@@ -1,5 +1,4 @@
 use super::*;
-use isobar_core::model::sample::Moment;
 use isobar_core::model::units::Bytes;
 
 #[test]
