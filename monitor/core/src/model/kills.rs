@@ -105,8 +105,10 @@ fn limit(victim: CgroupId, before: Cgroups<'_>, now: Cgroups<'_>) -> Option<Opti
         let counted = before.cgroups.get(&id)?.memory.events?.oom < events?.oom;
         let is_recent = |at| now.rest.at.boot.since(at) <= REPORT;
         if counted || oom_at.is_some_and(is_recent) {
-            // All above a limit count with it, and it may have gone with its cgroup.
-            return (max != Some(Limit::Max)).then_some(Some(id));
+            // All above a limit count with it, and it may have gone with its cgroup: that of all pods has no
+            // process of its own.
+            let is_of_pods = id == victim && now.rest.kubepods.as_ref() == Some(&one.path);
+            return (max != Some(Limit::Max) && !is_of_pods).then_some(Some(id));
         }
         let above = one.parent?;
         at = now.cgroups.get(&above).map(|one| (above, one));
@@ -180,7 +182,8 @@ mod tests {
     fn counted_kills_have_a_victim_and_a_limit() {
         let none = Some((0, 0));
         let root = (1, 0, None);
-        let before = sample(&[root, (2, 1, none), (3, 2, none), (4, 3, none), (5, 3, none)]);
+        let before =
+            sample(&[root, (2, 1, none), (3, 2, none), (4, 3, none), (5, 3, none), (6, 1, none)]);
         #[rustfmt::skip]
         let table: &[(&str, Counts<'_>, Told<'_>)] = &[
             // what happened, the counters, what is told
@@ -201,6 +204,9 @@ mod tests {
             ("the victim's cgroup is gone, and its pod's with the limit",
                 &[root, (2, 1, Some((1, 1)))],
                 &[(2, 1, None, false)]),
+            ("the victim's pod is gone, at its own limit or at that of all pods",
+                &[root, (2, 1, none), (6, 1, Some((1, 1)))],
+                &[(6, 1, None, false)]),
             ("one of two victims' cgroups is gone",
                 &[root, (2, 1, Some((2, 2))), (3, 2, Some((2, 2))), (4, 3, Some((0, 1)))],
                 &[(3, 1, Some(3), true), (4, 1, Some(3), true)]),
@@ -211,7 +217,7 @@ mod tests {
                 &[root, (2, 1, none), (3, 2, none), (4, 3, None), (5, 3, none)], &[]),
         ];
         for (what, counts, want) in table {
-            let now = sample(counts);
+            let now = Sample { kubepods: Some(CgroupPath("/6".into())), ..sample(counts) };
             let kills = told(Some((&before).into()), (&now).into());
             let seen: Vec<_> = kills
                 .iter()

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use super::peaks::percentile;
 use super::readings::Used;
 use super::*;
@@ -26,6 +28,15 @@ pub(super) fn sample(second: u64, cgroups: &[(&str, u64, u64)], left: u64) -> Sa
     sample
 }
 
+fn workload(path: &str) -> WorkloadRule {
+    WorkloadRule {
+        path: path.parse().unwrap(),
+        qos_class: QosClass::Burstable,
+        priority: 0,
+        requests: ResourceList::new(),
+    }
+}
+
 /// By resource, in thousandths.
 fn amounts(list: &[(&str, u64)]) -> ResourceList {
     list.iter().map(|(name, milli)| ((*name).to_owned(), Quantity::milli(*milli))).collect()
@@ -47,13 +58,7 @@ fn readings_belong_to_one_group_each() {
         (&[("/work-a", 50, 0), ("/work-a/work-inner", 20, 0), ("/init.scope", 5, 0)], None, Some(5)),
         (&[("/system.slice", 60, 0), ("/system.slice/work-b", 50, 0)], None, Some(10)),
     ];
-    let rule = |path: &str| WorkloadRule {
-        path: path.parse().unwrap(),
-        qos_class: QosClass::Burstable,
-        priority: 0,
-        requests: ResourceList::new(),
-    };
-    let rules = vec![rule("/work-*"), rule("/system.slice/work-*"), rule("/work-a/*")];
+    let rules: Vec<_> = ["/work-*", "/system.slice/work-*", "/work-a/*"].map(workload).into();
     for (cgroups, kube, system) in table {
         let mut sample = sample(1, cgroups, 0);
         let pods = cgroups.iter().find(|(path, ..)| path.contains("kubepods"));
@@ -102,6 +107,24 @@ fn readings_of_reserved_cgroups() {
         assert_eq!(mib, want, "{kube} {system}");
         let told = readings.left_out.map(|(kube, system)| format!("{} in {}", kube.0, system.0));
         assert_eq!(told.as_deref(), left_out, "{kube} {system}");
+    }
+}
+
+/// An enforced limit is one of the workloads in it, too.
+#[test]
+fn workloads_are_of_the_system_where_its_limit_meets_them() {
+    use isobar_core::model::settings::Enforcement::{Pods, SystemReserved};
+    let cgroups = [("/system.slice", 60, 0), ("/system.slice/work-b", 50, 0), ("/work-a", 7, 0)];
+    let all = [(BTreeSet::from([Pods]), 10), (BTreeSet::from([Pods, SystemReserved]), 60)];
+    for (enforce, want) in all {
+        let node = Node {
+            enforce: enforce.clone(),
+            system_reserved_cgroup: "/system.slice".into(),
+            ..Node::default()
+        };
+        let rules = ["/system.slice/work-*", "/work-*"].map(workload).into();
+        let All { system, .. } = Readings::new(node, rules).of(&sample(1, &cgroups, 0), None);
+        assert_eq!(system.memory, Some(Bytes(want * MIB)), "{enforce:?}");
     }
 }
 
