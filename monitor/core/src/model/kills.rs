@@ -38,8 +38,7 @@ impl Cgroups<'_> {
     }
 }
 
-/// The kills that the tick `now` tells of. Where the kernel side does not know at whose limit, the counters
-/// may.
+/// The kills that the tick `now` tells of. The counters tell at whose limit where the kernel side does not.
 pub(crate) fn told(before: Option<Cgroups<'_>>, now: Cgroups<'_>) -> Vec<OomKill> {
     let counted = || before.map(|before| counted(before, now)).unwrap_or_default();
     let covers =
@@ -96,8 +95,8 @@ pub(crate) fn counted(before: Cgroups<'_>, now: Cgroups<'_>) -> Vec<OomKill> {
     own.iter().filter(|(_, n)| **n > 0).map(kill).collect()
 }
 
-/// The lowest cgroup above a victim whose limit was reached, `Some(None)` if that was the node; `None` if it is
-/// not known.
+/// The lowest cgroup above a victim whose limit was reached, `Some(None)` if that was the node; `None` if not
+/// known which it was.
 fn limit(victim: CgroupId, before: Cgroups<'_>, now: Cgroups<'_>) -> Option<Option<CgroupId>> {
     let mut at = now.cgroups.get(&victim).map(|one| (victim, one));
     while let Some((id, one)) = at.filter(|(_, one)| !one.path.is_root()) {

@@ -215,10 +215,19 @@ fn is_zero(n: &u64) -> bool {
     *n == 0
 }
 
+/// A node has no more processes (`PID_MAX_LIMIT`, include/linux/threads.h): counts that say so are wrong, and
+/// sums of them must not overflow.
+const MOST_PROCESSES: u64 = 1 << 22;
+
+/// How many processes a kill took, `more` beside one.
+pub fn n_killed(more: u64) -> u64 {
+    more.saturating_add(1).min(MOST_PROCESSES)
+}
+
 impl OomKill {
-    /// How many processes it took.
+    /// See [`n_killed`].
     pub fn processes(&self) -> u64 {
-        self.more.saturating_add(1)
+        n_killed(self.more)
     }
 
     /// See [`killed_process`].

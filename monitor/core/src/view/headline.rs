@@ -180,6 +180,9 @@ fn sufferer(snapshot: &Snapshot, resource: Resource) -> Told {
         Resource::Memory | Resource::Io => Vec::new(),
     };
     let all = sufferers(snapshot, resource);
+    // Who waits longer does so at a limit of its own.
+    let is_longest =
+        resource != Resource::Memory || all.iter().skip(1).all(|one| one.time <= all[0].time);
     let Some(Sufferer { id, scope, lost, time, .. }) = all.first().copied() else {
         let unknown = match is_measured(snapshot, resource) {
             // A wait is counted once it ends.
@@ -225,9 +228,9 @@ fn sufferer(snapshot: &Snapshot, resource: Resource) -> Told {
     // As the lists of who lost to whom have it: waits are summed over tasks.
     let (what, figure) = match (millis(lost, snapshot), millis(time, snapshot)) {
         (0, millis_per_second) => (
-            match all.iter().any(|one| one.time > time) {
-                true => format!("waits most at no limit of its own: {millis_per_second} ms"),
-                false => format!("waits most: {millis_per_second} ms"),
+            match is_longest {
+                true => format!("waits most: {millis_per_second} ms"),
+                false => format!("waits most at no limit of its own: {millis_per_second} ms"),
             },
             Figure::Waited { resource, victim, aggressor: by, millis_per_second },
         ),

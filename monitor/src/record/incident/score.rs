@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::is_zero;
 use isobar_core::model::sample::Moment;
-use isobar_core::model::stall::killed_process;
+use isobar_core::model::stall::{killed_process, n_killed};
 use isobar_core::model::units::{Bytes, Nanos};
 
 /// An OOM kill that isobar did not prevent.
@@ -43,9 +43,9 @@ pub struct Score {
 }
 
 impl Score {
-    /// See [`OomKill::processes`](isobar_core::model::stall::OomKill::processes).
+    /// See [`n_killed`].
     pub fn processes(&self) -> u64 {
-        self.more.saturating_add(1)
+        n_killed(self.more)
     }
 
     /// See [`killed_process`].

@@ -1,3 +1,5 @@
+mod memory;
+
 use std::sync::Arc;
 
 use super::*;
