@@ -47,8 +47,8 @@ pub fn advise(
 }
 
 /// Names who would have been evicted first at each limit of the pods' memory that the advice on this
-/// recording tells of: by the recorded settings at the one in force, by `other` ones at theirs. Stops
-/// when `goes_on`, which is asked before each tick, says so.
+/// recording tells of: by the recorded settings at the one in force, by `other` ones at theirs. Those are
+/// not named for which `goes_on`, asked before each tick, is false.
 ///
 /// # Errors
 /// If the recording cannot be read.
