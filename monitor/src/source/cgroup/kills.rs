@@ -26,6 +26,9 @@ impl Tree {
         let killed = self.groups.values().filter(|group| group.is_killed);
         let above: BTreeSet<_> =
             killed.flat_map(|group| successors(group.parent(), parent)).collect();
+        // What could not be read in this tick stays without figures.
+        let is_read = |id: &CgroupId| found.get(id).is_some_and(|one| one.memory.events.is_some());
+        let above: Vec<_> = above.into_iter().filter(is_read).collect();
         for id in above {
             match self.read_kills(id, tick, gaps) {
                 Ok(cgroup) => {
